@@ -48,6 +48,21 @@ class Rows:
         offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
         return cls(offsets, (packed & 0xFFFFFFFF).astype(np.int32))
 
+    def refuse_other_shape(self, n_users: int, n_items: int) -> None:
+        """Refuse rows from a file that are not of so many users and items.
+
+        Kernels do not check indices: a wrong one would read other memory.
+        """
+        if self.offsets.dtype != np.int64 or self.offsets.shape != (n_users + 1,):
+            raise ValueError(f"offsets have shape {self.offsets.shape}; expected {n_users + 1}")
+        if self.items.dtype != np.int32 or self.items.ndim != 1:
+            raise ValueError(f"items have type {self.items.dtype}; expected int32")
+        ends = (self.offsets[0], self.offsets[-1])
+        if ends != (0, len(self.items)) or (np.diff(self.offsets) < 0).any():
+            raise ValueError(f"offsets do not ascend from 0 to {len(self.items)}")
+        if len(self.items) and not 0 <= self.items.min() <= self.items.max() < n_items:
+            raise ValueError(f"items are not all from 0 to {n_items - 1}")
+
     @property
     def counts(self) -> Longs:
         return np.diff(self.offsets)

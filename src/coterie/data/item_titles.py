@@ -13,9 +13,10 @@ from pathlib import Path
 
 import numpy as np
 
+from coterie.data import parquet
 from coterie.data.files import open_text
 from coterie.data.first_line import SEPARATORS
-from coterie.errors import DataError, MissingExtra, UnknownName
+from coterie.errors import DataError, UnknownName
 from coterie.types import Ids
 
 TITLE_NAMES = ("title", "name", "text", "label", "description")
@@ -89,17 +90,7 @@ def _cells(path: Path, encoding: str) -> list[list[str]]:
 
 
 def _read_parquet(path: Path) -> ItemTable:
-    import pandas as pd
-
-    try:
-        frame = pd.read_parquet(path)
-    except ImportError:
-        raise MissingExtra("Reading parquet", "parquet") from None
-    except (OSError, ValueError) as error:
-        why = " ".join(str(error).split())
-        raise DataError(
-            f"{path}: is not a readable parquet file ({why}). Check the path."
-        ) from None
+    frame = parquet.load(path)
     cells = frame.astype(object).where(frame.notna(), "").astype(str).to_numpy().tolist()
     return ItemTable(path, [str(name) for name in frame.columns], cells)
 

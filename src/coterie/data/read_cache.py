@@ -15,22 +15,17 @@ from collections.abc import Callable
 from dataclasses import asdict
 from functools import cache
 from pathlib import Path
-from zipfile import BadZipFile
 
 import numpy as np
 
-from coterie.core.atomic_files import (
-    OWNER_ONLY_FOLDER,
-    packed_arrays,
-    packed_texts,
-    unpacked_arrays,
-    unpacked_texts,
-    write_file,
-)
+from coterie.core import npz
+from coterie.core.atomic_files import OWNER_ONLY_FOLDER, write_file
+from coterie.core.npz import packed_texts, unpacked_texts
 from coterie.core.paths import cache_folder
 from coterie.data.interactions import Interactions
 from coterie.data.options import ReadOptions
 from coterie.data.read_facts import ReadFacts
+from coterie.errors import DataError
 
 LEAST_BYTES = 2**20
 """Smaller files are read again."""
@@ -94,7 +89,7 @@ def _store(place: Path, data: Interactions) -> None:
     optional = {"ratings": data.ratings, "times": data.times, "user_records": data.user_records}
     arrays |= {name: array for name, array in optional.items() if array is not None}
     place.parent.mkdir(parents=True, exist_ok=True, mode=OWNER_ONLY_FOLDER)
-    write_file(place, packed_arrays(arrays), owner_only=True)
+    write_file(place, npz.packed(arrays), owner_only=True)
     _remove_old(place.parent)
 
 
@@ -107,7 +102,7 @@ def _remove_old(place: Path) -> None:
 def _load(place: Path) -> Interactions | None:
     """The reading, or None if there is none or it is damaged."""
     try:
-        arrays = unpacked_arrays(place.read_bytes())
+        arrays = npz.read_file(place)
         os.utime(place)
         notes, reading, facts = json.loads(unpacked_texts(arrays["about"])[0])
         return Interactions(
@@ -123,7 +118,7 @@ def _load(place: Path) -> Interactions | None:
             reading=tuple(reading),
             read_facts=None if facts is None else ReadFacts.of_json(facts),
         )
-    except (OSError, ValueError, KeyError, EOFError, BadZipFile):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError, DataError):
         return None
 
 

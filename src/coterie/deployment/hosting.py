@@ -6,11 +6,14 @@ import json
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import cast
 
+from coterie.core.plain_files import read_json as read_json_file
 from coterie.deployment.enrolment import GONE, EnrolledUsers, Roster
-from coterie.deployment.server_folder import read_json
+from coterie.deployment.server_folder import read_json, unreadable
 from coterie.deployment.traffic import NodeTraffic
 from coterie.deployment.transfer import APPROVED, SignedPermit, read_approved
+from coterie.errors import DataError
 from coterie.experiments import run_folder
 from coterie.federated.wire import Malformed
 
@@ -35,9 +38,7 @@ class Hosting:
 
     @classmethod
     def read(cls, folder: Path, traffic: NodeTraffic, run: str) -> Hosting:
-        used = folder / PERMITS
-        numbers = json.loads(used.read_text()) if used.exists() else ()
-        return cls(folder, traffic, run, read_hosts(folder), set(numbers))
+        return cls(folder, traffic, run, read_hosts(folder), read_used(folder))
 
     def write(self) -> None:
         # A permit counts as used only after its move is on disk.
@@ -116,6 +117,17 @@ class Hosting:
         self.nodes |= moves
         self.write()
         (self.folder / APPROVED).unlink(missing_ok=True)
+
+
+def read_used(folder: Path) -> set[str]:
+    """The numbers of used permits, of a run folder."""
+    path = folder / PERMITS
+    if not path.exists():
+        return set()
+    try:
+        return set(map(str, cast(list[object], read_json_file(path))))
+    except (OSError, DataError, TypeError) as error:
+        raise unreadable(path, error) from None
 
 
 def read_hosts(folder: Path) -> dict[str, str]:

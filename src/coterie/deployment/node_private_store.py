@@ -24,6 +24,7 @@ from coterie.deployment.node_private_store_faults import damaged
 from coterie.deployment.node_private_store_file import (
     ArrayLayout,
     layout_of,
+    read_layouts,
     read_row,
     row_bytes,
     stack_rows,
@@ -80,6 +81,14 @@ class NodeStore:
             self.connection.execute("begin immediate")
             yield
 
+    @contextmanager
+    def _naming_damage(self) -> Iterator[None]:
+        """Values that the store itself never writes come from a damaged or foreign file."""
+        try:
+            yield
+        except (ValueError, TypeError, LookupError, OverflowError, RecursionError) as error:
+            raise damaged(self.path, error) from None
+
     # Users and their interactions
 
     def put_interactions(self, data: Interactions) -> None:
@@ -108,15 +117,18 @@ class NodeStore:
                 "Add them with `coterie join --data FILE`."
             )
         users, items, ratings, times = zip(*rows, strict=True)
-        return Interactions.from_columns(
-            coded_texts(users),
-            coded_texts(items),
-            None if None in ratings else np.array(ratings),
-            None if None in times else np.array(times),
-        )
+        with self._naming_damage():
+            return Interactions.from_columns(
+                coded_texts(_texts(users)),
+                coded_texts(_texts(items)),
+                None if None in ratings else np.array(ratings, np.float64),
+                None if None in times else np.array(times, np.int64),
+            )
 
     def users(self) -> list[str]:
-        return [user for (user,) in self.connection.execute("select id from person order by id")]
+        rows = self.connection.execute("select id from person order by id").fetchall()
+        with self._naming_damage():
+            return list(_texts([user for (user,) in rows]))
 
     def items(self) -> list[str]:
         """The items of all interactions."""
@@ -136,15 +148,15 @@ class NodeStore:
             "select run, releases, multiplier from spent where person = ? order by run", (user,)
         ).fetchall()
         layout = self.layout
+        with self._naming_damage():
+            rows = {name: read_row(value, layout[name]).tolist() for name, value in private_state}
         return {
             "user_id": user,
             "interactions": [
                 {"item_id": item, "rating": rating, "timestamp": time}
                 for item, rating, time in interactions
             ],
-            "private_state": {
-                name: read_row(value, layout[name]).tolist() for name, value in private_state
-            },
+            "private_state": rows,
             "from_server": {name: row.tolist() for name, row in self.model_rows(user).items()},
             "privacy_spent": [
                 {"run": run, "releases": releases, "noise_multiplier": multiplier}
@@ -264,10 +276,8 @@ class NodeStore:
         return self._layouts("layout")
 
     def _layouts(self, key: str) -> dict[str, ArrayLayout]:
-        try:
-            return dict(json.loads(self.meta(key) or "{}"))
-        except ValueError as error:
-            raise damaged(self.path, error) from None
+        with self._naming_damage():
+            return read_layouts(self.meta(key) or "{}")
 
     def put_initial_state(self, users: Sequence[str], private_state: PrivateState) -> None:
         """Write the initial private state of users who have none."""
@@ -352,7 +362,8 @@ class NodeStore:
                 "select person, value from kept where name = ? and not pending", (name,)
             )
         )
-        return stack_rows([values[user] for user in users], layout)
+        with self._naming_damage():
+            return stack_rows([values[user] for user in users], layout)
 
     # The last model
 
@@ -378,7 +389,8 @@ class NodeStore:
         """A user's own rows of the last model."""
         layouts = self._layouts("given")
         values = self.connection.execute("select name, value from given where person = ?", (user,))
-        return {name: read_row(value, layouts[name]) for name, value in values}
+        with self._naming_damage():
+            return {name: read_row(value, layouts[name]) for name, value in values}
 
     # Blobs that belong to no single user
 
@@ -391,7 +403,10 @@ class NodeStore:
 
     def held_list(self, name: str) -> list[Any]:
         """A list in a blob; empty if there is none."""
-        values: list[Any] = json.loads(self.held(name) or b"[]")
+        with self._naming_damage():
+            values: list[Any] = json.loads(self.held(name) or b"[]")
+        if not isinstance(values, list):
+            raise damaged(self.path, f"{name} is not a list")
         return values
 
     def put_list(self, name: str, values: Sequence[Any]) -> None:
@@ -405,3 +420,11 @@ class NodeStore:
 
     def put_meta(self, **values: str) -> None:
         self.connection.executemany("insert or replace into about values (?, ?)", values.items())
+
+
+def _texts(values: Sequence[object]) -> list[str]:
+    """Ids as they are in the file; SQLite would return any type."""
+    for value in values:
+        if not isinstance(value, str):
+            raise TypeError(f"an id is of the type {type(value).__name__}")
+    return list(values)  # type: ignore[arg-type]

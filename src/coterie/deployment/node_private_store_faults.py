@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self
 
+from coterie.core.printable import one_line
 from coterie.errors import RunError, StoreError
 
 BUSY_SECONDS = 30.0
@@ -25,6 +26,7 @@ PERMIT = "Make the file and its folder writable for this user."
 REMEDIES = {
     "SQLITE_CORRUPT": RESTORE,
     "SQLITE_NOTADB": RESTORE,
+    "SQLITE_TOOBIG": RESTORE,
     "SQLITE_FULL": FREE_SPACE,
     "SQLITE_IOERR": "Check the disk and its free space, and start the command again.",
     "SQLITE_READONLY": PERMIT,
@@ -125,5 +127,5 @@ def fault_of(path: Path, error: sqlite3.Error) -> RunError | None:
 
 
 def damaged(path: Path, why: object) -> StoreError:
-    first_line = str(why).partition("\n")[0]
+    first_line = one_line(str(why).partition("\n")[0])
     return StoreError(f"{path} is damaged ({first_line}); expected the store of a node. {RESTORE}")

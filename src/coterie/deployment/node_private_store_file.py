@@ -6,6 +6,7 @@ version is migrated when it is opened, and a file of a later version is refused.
 
 from __future__ import annotations
 
+import json
 import os
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
@@ -13,6 +14,8 @@ from pathlib import Path
 
 import numpy as np
 
+from coterie.core.file_limits import most_bytes, refuse_large
+from coterie.core.printable import one_line
 from coterie.deployment.node_private_store_faults import connect, damaged
 from coterie.errors import RunError
 
@@ -34,6 +37,18 @@ create table spent (run text not null, person text not null, releases integer no
 """about: metadata. person: users, their indices, and their keys for secure aggregation. did:
 interactions. given: users' rows of the last model. held: blobs of no single user. kept: private
 state, committed and pending. spent: what users' data spent of their privacy, by run."""
+COLUMNS = {
+    "about": ("key", "value"),
+    "person": ("id", "number", "signing_key"),
+    "did": ("person", "item", "rating", "time"),
+    "given": ("person", "name", "value"),
+    "held": ("name", "value"),
+    "kept": ("person", "name", "pending", "tag", "value"),
+    "spent": ("run", "person", "releases", "multiplier", "round", "exchange", "digest"),
+}
+"""The columns of TABLES."""
+OBJECTS = {("table", name) for name in COLUMNS}
+"""All that a file holds, but the indices that SQLite makes for primary keys."""
 Migration = Callable[[sqlite3.Connection], None]
 """Changes a file of one version into one of the next, in the open transaction: with `execute`, not
 with `executescript`, which would commit it."""
@@ -110,16 +125,39 @@ def open_existing(path: Path) -> sqlite3.Connection:
             f"{path} can be read by others (mode {mode & 0o777:o}); expected 600. "
             f"Run: chmod 600 {path}"
         )
+    refuse_large(path, path.stat().st_size, most_bytes())
     connection = _connect(path)
     try:
         (version,) = connection.execute("pragma user_version").fetchone()
         _refuse_version(path, version)
+        _refuse_other_objects(path, connection)
         if version < VERSION:
             _migrate(connection)
+        _refuse_other_columns(path, connection)
+    except sqlite3.Error as error:
+        connection.close()
+        raise damaged(path, error) from None
     except BaseException:
         connection.close()
         raise
     return connection
+
+
+def _refuse_other_objects(path: Path, connection: sqlite3.Connection) -> None:
+    """A view or a trigger of somebody else would run whenever the store is used."""
+    found = connection.execute("select type, name from sqlite_master where sql is not null")
+    others = [f"{kind} {name}" for kind, name in found if (kind, name) not in OBJECTS]
+    if others:
+        raise damaged(path, f"it has the {others[0]}")
+
+
+def _refuse_other_columns(path: Path, connection: sqlite3.Connection) -> None:
+    """Refuse missing columns, and generated ones: their values are computed when they are read."""
+    for table, columns in COLUMNS.items():
+        rows = connection.execute("select name, hidden from pragma_table_xinfo(?)", (table,))
+        found = dict(rows.fetchall())
+        if not found.keys() >= set(columns) or any(found.values()):
+            raise damaged(path, f"table {table} has the columns {', '.join(map(str, found))}")
 
 
 def _refuse_version(path: Path, version: int) -> None:
@@ -158,6 +196,8 @@ def _connect(path: Path) -> sqlite3.Connection:
     connection = connect(path)
     # Without this, SQLite leaves deleted content in free pages of the file.
     connection.execute("pragma secure_delete = on")
+    # The schema of a file from elsewhere must not call functions with side effects.
+    connection.execute("pragma trusted_schema = off")
     return connection
 
 
@@ -169,6 +209,19 @@ def layout_of(rows: np.ndarray) -> ArrayLayout:
 def row_bytes(rows: np.ndarray) -> Iterator[bytes]:
     """The bytes of each row."""
     return (np.ascontiguousarray(row).tobytes() for row in rows)
+
+
+def read_layouts(text: str) -> dict[str, ArrayLayout]:
+    """The layouts in metadata; ValueError unless all are of numbers."""
+    try:
+        found = {name: (dtype, shape) for name, (dtype, shape) in json.loads(text).items()}
+        plain = all(np.dtype(dtype).kind in "biuf" for dtype, _ in found.values())
+        sizes = [size for _, shape in found.values() for size in shape]
+    except (AttributeError, TypeError, RecursionError, SyntaxError) as error:
+        raise ValueError(f"a layout cannot be read: {one_line(error)}") from None
+    if not plain or not all(type(size) is int and size >= 0 for size in sizes):
+        raise ValueError("a layout is not one of numbers")
+    return found
 
 
 def stack_rows(values: Sequence[bytes], layout: ArrayLayout) -> np.ndarray:

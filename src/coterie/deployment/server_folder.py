@@ -6,8 +6,10 @@ import json
 from pathlib import Path
 from typing import TypeVar
 
+from coterie.core.plain_files import MOST_JSON_BYTES, read_json_object, read_text
+from coterie.core.printable import one_line
 from coterie.deployment.enrolment import JsonMessage
-from coterie.errors import RunError
+from coterie.errors import DataError, RunError
 from coterie.experiments import run_folder
 from coterie.federated.wire import Malformed
 from coterie.types import JsonObject
@@ -37,29 +39,26 @@ def read_json(folder: Path, name: str) -> JsonObject:
     """The object in a file; empty if there is no file."""
     path = folder / name
     try:
-        found = json.loads(path.read_text())
+        return read_json_object(path)
     except FileNotFoundError:
         return {}
-    except (OSError, ValueError) as error:
-        raise _unreadable(path, error) from None
-    if not isinstance(found, dict):
-        raise _unreadable(path, "it is not an object")
-    return found
+    except (OSError, DataError) as error:
+        raise unreadable(path, error) from None
 
 
 def read_message(folder: Path, name: str, kind: type[T]) -> T:
     """A message that the server stored in a file."""
     path = folder / name
     try:
-        return kind.from_json(path.read_text())
-    except (OSError, Malformed) as error:
-        raise _unreadable(path, error) from None
+        return kind.from_json(read_text(path, MOST_JSON_BYTES))
+    except (OSError, Malformed, DataError) as error:
+        raise unreadable(path, error) from None
 
 
-def _unreadable(path: Path, why: object) -> RunError:
-    first_line = str(why).partition("\n")[0]
+def unreadable(path: Path, why: object) -> RunError:
+    reason = one_line(why).removeprefix(f"{path}: ")
     return RunError(
-        f"{path} cannot be read ({first_line}); expected the file that a server wrote. "
+        f"{path} cannot be read ({reason}); expected the file that a server wrote. "
         "Restore the whole folder from a backup, or serve into a new one: "
         "coterie serve --config FILE --out FOLDER"
     )

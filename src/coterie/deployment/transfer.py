@@ -13,10 +13,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import cast
 
+from coterie.core import plain_files
 from coterie.deployment.enrolment import JsonMessage
 from coterie.deployment.server_folder import read_json
-from coterie.errors import RunError, UnknownName
+from coterie.errors import DataError, RunError, UnknownName
 from coterie.experiments import run_folder
 from coterie.federated.wire import Malformed
 
@@ -118,8 +120,9 @@ def read_approved(folder: Path) -> list[ApprovedMove]:
     if not path.exists():
         return []
     try:
-        return [ApprovedMove.from_json(text) for text in json.loads(path.read_text())]
-    except (Malformed, ValueError, TypeError):
+        texts = cast(list[str], plain_files.read_json(path))
+        return [ApprovedMove.from_json(text) for text in texts]
+    except (Malformed, DataError, TypeError):
         raise RunError(
             f"{path} cannot be read; expected moves written by coterie federation transfer. "
             "Delete the file, and approve again."

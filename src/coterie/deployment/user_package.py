@@ -12,17 +12,21 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from coterie.core.plain_files import MOST_JSON_BYTES, read_text
+from coterie.core.printable import one_line
 from coterie.deployment.enrolment import JsonMessage
 from coterie.deployment.node_ledger import is_positive
 from coterie.deployment.node_private_store import PERMITS, NodeStore
-from coterie.deployment.node_private_store_file import READABLE_BY_OTHERS
+from coterie.deployment.node_private_store_file import READABLE_BY_OTHERS, read_layouts
 from coterie.deployment.transfer import Permit, SignedPermit, users_of_permit
-from coterie.errors import RunError
+from coterie.errors import DataError, RunError
 from coterie.federated.wire import Malformed
 
 VERSION = 1
 LAYOUTS = "layout", "given"
 """Metadata that describes the arrays of users."""
+MOST_INTEGER = 2**63 - 1
+"""The largest that SQLite holds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,15 +147,43 @@ def read(path: Path) -> UserPackage:
     if path.stat().st_mode & READABLE_BY_OTHERS:
         raise RunError(f"{path} can be read by others; expected mode 600. Run: chmod 600 {path}")
     try:
-        package = UserPackage.from_json(path.read_bytes())
+        package = UserPackage.from_json(read_text(path, MOST_JSON_BYTES))
         listed = {user for user, _ in package.person}
+        _refuse_other_rows(package, listed)
         if not all(row[2] > 0 and is_positive(row[3]) for row in package.spent):
             raise Malformed("its ledger has no valid number of releases or noise multiplier")
         if package.version != VERSION or listed != users_of_permit(package.permit):
             raise Malformed("its version is another, or its permit is for other users")
-    except Malformed as error:
-        raise RunError(f"{path} is not a package of users ({error}). {remedy}") from None
+    except (Malformed, DataError) as error:
+        why = one_line(error)
+        raise RunError(f"{path} is not a package of users ({why}). {remedy}") from None
     return package
+
+
+def _refuse_other_rows(package: UserPackage, listed: set[str]) -> None:
+    """Refuse rows of users who are not listed, and values that a store cannot hold."""
+    rows: list[tuple[object, ...]] = [
+        *package.person,
+        *package.did,
+        *package.kept,
+        *package.given,
+        *package.signing_keys,
+    ]
+    users = {row[0] for row in rows} | {row[1] for row in package.spent}
+    if not users <= listed:
+        raise Malformed("it has rows of users who are not listed in it")
+    if not package.layouts.keys() <= set(LAYOUTS):
+        raise Malformed("it has metadata other than layouts")
+    whole = [value for row in [*rows, *package.spent] for value in row if isinstance(value, int)]
+    if not all(-MOST_INTEGER <= value <= MOST_INTEGER for value in whole):
+        raise Malformed("a number has more than 64 bits")
+    try:
+        for row in (*package.kept, *package.given, *package.signing_keys, *package.spent):
+            base64.b64decode(str(row[-1]), validate=True)
+        for text in package.layouts.values():
+            read_layouts(text)
+    except ValueError as error:
+        raise Malformed(str(error)) from None
 
 
 def permit_for(store: NodeStore, users: Sequence[str], to: str) -> Permit:

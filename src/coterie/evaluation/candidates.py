@@ -24,6 +24,17 @@ class Candidates:
     items: Ints  # (tested, candidates)
     relevant: Longs  # (tested,) number of leading items that are relevant
 
+    def refuse_other_shape(self) -> None:
+        """Refuse arrays from a file that do not belong together."""
+        n = len(self.users)
+        shapes = (self.users.shape, self.items.shape[:1], self.relevant.shape)
+        if set(shapes) != {(n,)} or self.items.ndim != 2:
+            raise ValueError(f"the arrays have shapes {shapes}; expected {n} rows each")
+        if any(array.dtype.kind != "i" for array in (self.users, self.items, self.relevant)):
+            raise ValueError("the arrays are not of whole numbers")
+        if (self.relevant < 0).any() or (self.relevant > self.items.shape[1]).any():
+            raise ValueError("a user has more relevant items than candidates")
+
     def by_user(self) -> Candidates:
         """The rows in the order of the users."""
         order = np.argsort(self.users, kind="stable")

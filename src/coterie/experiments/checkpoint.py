@@ -7,13 +7,16 @@ leaves the previous checkpoint with its own client state.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 
+from coterie.core.plain_files import parse_json
+from coterie.core.printable import one_line
 from coterie.core.records import Record
-from coterie.errors import RunError
+from coterie.errors import DataError, RunError
 from coterie.experiments.history import Point, TrainingHistory
 from coterie.experiments.run_folder import read_arrays, write_arrays
 from coterie.types import JsonObject
@@ -55,17 +58,12 @@ def read(
     if not (folder / NAME).exists():
         return None
     arrays = read_arrays(folder, NAME)
-    try:
+    with _naming_faults(folder):
         about = _about(folder, arrays)
         private = {}
         if kind.private and with_devices:
             private = _private_arrays(folder, about["history"]["round"])
         point = _point(about, kind, arrays | private)
-    except (KeyError, ValueError, TypeError) as error:
-        raise RunError(
-            f"{folder / NAME} cannot be read as a checkpoint of this algorithm ({error}). "
-            f"{_remedy(folder)}"
-        ) from None
     _check_config(folder, about["config"], config)
     if about["data"] != data:
         raise RunError(
@@ -77,7 +75,9 @@ def read(
 
 def _about(folder: Path, arrays: dict[str, np.ndarray]) -> JsonObject:
     """The description inside a checkpoint, checked to be of the current format."""
-    about: JsonObject = json.loads(arrays["about"].tobytes())
+    about: JsonObject = parse_json(arrays["about"].tobytes(), folder / NAME)
+    if not isinstance(about, dict):
+        raise TypeError("its description is not an object")
     written = about.get("format", 1)
     if isinstance(written, int) and written > FORMAT:
         raise RunError(
@@ -89,7 +89,22 @@ def _about(folder: Path, arrays: dict[str, np.ndarray]) -> JsonObject:
             f"{folder / NAME} has checkpoint format {written}, of an earlier Coterie; "
             f"expected format {FORMAT}. {_remedy(folder)}"
         )
+    if not isinstance(about["config"], dict) or not isinstance(about["history"], dict):
+        raise TypeError("its config or its history is not an object")
+    if type(about["history"]["round"]) is not int or not isinstance(about["data"], str):
+        raise TypeError("its round is not a number, or its data is not a fingerprint")
     return about
+
+
+@contextmanager
+def _naming_faults(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except (LookupError, ValueError, TypeError, AttributeError, DataError) as error:
+        raise RunError(
+            f"{folder / NAME} cannot be read as a checkpoint of this algorithm "
+            f"({one_line(error)}). {_remedy(folder)}"
+        ) from None
 
 
 def _remedy(folder: Path) -> str:
@@ -136,7 +151,8 @@ def private_names(folder: Path) -> set[str]:
 def state_arrays(folder: Path) -> dict[str, np.ndarray]:
     """The arrays of the last saved state, private client state included, for a warm start."""
     arrays = read_arrays(folder, NAME)
-    private_file = DEVICES.format(_about(folder, arrays)["history"]["round"])
+    with _naming_faults(folder):
+        private_file = DEVICES.format(_about(folder, arrays)["history"]["round"])
     if (folder / private_file).exists():
         arrays |= read_arrays(folder, private_file)
     return _part("state", arrays)

@@ -13,11 +13,13 @@ from pydantic import BeforeValidator, Field
 
 from coterie.algorithms.algorithm import Algorithm
 from coterie.algorithms.registry import algorithm
+from coterie.core.plain_files import MOST_YAML_BYTES, parse_yaml, read_text
+from coterie.core.printable import one_line
 from coterie.core.settings import Settings, split_by_owner
 from coterie.data.datasets import dataset, has_default_filters
 from coterie.data.filters import Filters
 from coterie.data.synthetic import Synthetic
-from coterie.errors import ConfigError
+from coterie.errors import ConfigError, DataError
 from coterie.evaluation.protocols import Protocol, protocol
 from coterie.evaluation.rating_errors import check_ratings
 from coterie.federated.settings import FederationSettings
@@ -323,7 +325,7 @@ def parse_assignments(pairs: list[str]) -> JsonObject:
                 f"--set is {pair!r}; expected key=value. Write for example --set embedding_size=16"
             )
         try:
-            values[key.strip()] = yaml.safe_load(text) if text else None
+            values[key.strip()] = parse_yaml(text) if text else None
         except yaml.YAMLError:
             values[key.strip()] = text
     return values
@@ -342,8 +344,8 @@ def read_file(path: str) -> JsonObject:
     import yaml
 
     try:
-        text = Path(path).read_text()
-        values = yaml.safe_load(text)
+        text = read_text(Path(path), MOST_YAML_BYTES)
+        values = parse_yaml(text)
         _refuse_repeated_keys(path, yaml.compose(text))
     except FileNotFoundError:
         raise ConfigError(f"{path}: does not exist. Check the path.") from None
@@ -351,10 +353,9 @@ def read_file(path: str) -> JsonObject:
         raise ConfigError(
             f"{path}: cannot be read ({error.strerror}). Check the path and its permissions."
         ) from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ConfigError(
-            f"{path}: is not YAML ({' '.join(str(error).split())[:200]}). Fix it."
-        ) from None
+    except (yaml.YAMLError, DataError) as error:
+        why = one_line(" ".join(str(error).split())).removeprefix(f"{path}: ")
+        raise ConfigError(f"{path}: is not YAML ({why[:200]}). Fix it.") from None
     if not isinstance(values, dict):
         raise ConfigError(
             f"{path}: is a {type(values).__name__}; "

@@ -14,7 +14,8 @@ recommendations.csv, split/    on request (`save`): see `saving`; readable by th
 report.md, report.html
 .lock            locked by the process that writes
 
-All npz files and users.csv are readable by their owner only: they tell what single users did.
+All npz files, users.csv and a server's lists of users are readable by their owner only: they tell
+what single users did.
 """
 
 from __future__ import annotations
@@ -27,17 +28,20 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
-from zipfile import BadZipFile
 
 import numpy as np
 
-from coterie.core import atomic_files
-from coterie.core.atomic_files import (
-    packed_arrays,
-    packed_texts,
-    unpacked_arrays,
-    unpacked_texts,
+from coterie.core import atomic_files, npz
+from coterie.core.npz import packed_texts, unpacked_texts
+from coterie.core.plain_files import (
+    MOST_JSON_BYTES,
+    MOST_YAML_BYTES,
+    parse_json,
+    parse_yaml,
+    read_json_object,
+    read_text,
 )
+from coterie.core.printable import one_line
 from coterie.errors import CoterieError, RunError
 from coterie.evaluation.candidates import Candidates
 from coterie.evaluation.evaluation import Evaluation
@@ -55,18 +59,22 @@ DEVICES = "devices.npz"
 PRIOR = "popularity.npz"
 """Private client state, which no server has."""
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-RESULT_KEYS = (
-    "algorithm",
-    "dataset",
-    "protocol",
-    "seed",
-    "rounds",
-    "seconds",
-    "metrics",
-    "full",
-    "headline",
-    "data",
-)
+CATALOGUE = ("user_ids", "item_ids", "item_texts", "seen_offsets", "seen_items")
+LISTS_OF_USERS = ("members.json", "homes.json", "permits.json", "approved.json")
+"""The files of a server that name users and their nodes."""
+RESULT_KEYS: dict[str, type] = {
+    "algorithm": str,
+    "dataset": str,
+    "protocol": str,
+    "seed": int,
+    "rounds": object,
+    "seconds": object,
+    "metrics": dict,
+    "full": dict,
+    "headline": list,
+    "data": str,
+}
+"""What every result has, and of which type."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,15 +305,19 @@ def write_private_table(folder: Path, name: str, frame: pd.DataFrame) -> None:
 
 def write_text(folder: Path, name: str, text: str) -> None:
     # A file name in the text may hold bytes that are not valid UTF-8.
-    _write(folder / name, text.encode(errors="backslashreplace"))
+    content = text.encode(errors="backslashreplace")
+    _write(folder / name, content, owner_only=name in LISTS_OF_USERS)
 
 
 def read_config(folder: Path) -> JsonObject:
     """The settings as they are in the file, whatever version of Coterie wrote it."""
-    import yaml
+    from yaml import YAMLError
 
     def load(path: Path) -> JsonObject:
-        return dict(yaml.safe_load(path.read_text()))
+        try:
+            return dict(parse_yaml(read_text(path, MOST_YAML_BYTES)))
+        except YAMLError as error:
+            raise ValueError(" ".join(str(error).split())) from None
 
     return _read(folder, "config.yaml", load)
 
@@ -325,9 +337,12 @@ def read_settings(folder: Path) -> JsonObject:
 
 def read_result(folder: Path) -> JsonObject:
     def load(path: Path) -> JsonObject:
-        result: JsonObject = json.loads(path.read_text())
+        result = read_json_object(path)
         if missing := [key for key in RESULT_KEYS if key not in result]:
             raise KeyError(f"no {', '.join(missing)}")
+        for key, kind in RESULT_KEYS.items():
+            if not isinstance(result[key], kind):
+                raise TypeError(f"{key} is a {type(result[key]).__name__}")
         return result
 
     return _read(folder, "result.json", load)
@@ -342,58 +357,82 @@ def read_metrics(folder: Path) -> list[JsonObject]:
 def _complete_lines(path: Path) -> list[JsonObject]:
     """The lines of a file whose last one may be incomplete, if the run was killed."""
     return [
-        dict(json.loads(line))
-        for line in path.read_text().splitlines(keepends=True)
+        dict(parse_json(line, path))
+        for line in read_text(path, MOST_JSON_BYTES).splitlines(keepends=True)
         if line.endswith("\n")
     ]
 
 
 def read_catalogue(folder: Path) -> Catalogue:
-    return _read(folder, "catalogue.npz", lambda path: _catalogue(read_arrays(folder, path.name)))
+    return _read(folder, "catalogue.npz", lambda path: _catalogue(npz.read_file(path, CATALOGUE)))
 
 
 def read_model(folder: Path) -> tuple[Recommender, Catalogue]:
     def load_kind(path: Path) -> type[Recommender]:
-        return kinds.kind(json.loads(path.read_text())["kind"])
+        return kinds.kind(str(read_json_object(path)["kind"]))
 
     kind = _read(folder, "model.json", load_kind)
     private = read_arrays(folder, DEVICES) if kind.private else {}
 
     def load_model(path: Path) -> Recommender:
-        return kind.from_arrays(read_arrays(folder, path.name) | private)
+        return kind.from_arrays(npz.read_file(path) | private)
 
-    return _read(folder, "model.npz", load_model), read_catalogue(folder)
+    model = _read(folder, "model.npz", load_model)
+    catalogue = read_catalogue(folder)
+    _read(folder, "model.npz", lambda _: _refuse_other_shape(model, catalogue))
+    return model, catalogue
+
+
+def _refuse_other_shape(model: Recommender, catalogue: Catalogue) -> None:
+    """Arrays of other users or items would fail, or read other memory, when they are used."""
+    n_users = len(catalogue.user_ids)
+    n_items = len(catalogue.item_ids)
+    arrays = model.arrays()
+    for name in {*model.of_users, *model.private} & arrays.keys():
+        if arrays[name].shape[:1] != (n_users,):
+            raise ValueError(f"{name} has shape {arrays[name].shape}; expected {n_users} rows")
+    scores = model.score(np.zeros(1, np.int32))
+    if scores.shape != (1, n_items) or scores.dtype.kind != "f":
+        raise ValueError(f"it scores {scores.shape[-1]} items; expected {n_items}")
 
 
 def read_prior(folder: Path) -> PopularityPrior | None:
     """The popularity prior; None where the scores have none, or an earlier version wrote them."""
     if not (folder / PRIOR).exists():
         return None
-    return PopularityPrior.from_arrays(read_arrays(folder, PRIOR))
+
+    def load(path: Path) -> PopularityPrior:
+        return PopularityPrior.from_arrays(npz.read_file(path))
+
+    return _read(folder, PRIOR, load)
 
 
 def read_candidates(folder: Path) -> Candidates:
     def load(path: Path) -> Candidates:
-        arrays = read_arrays(folder, path.name)
-        return Candidates(arrays["users"], arrays["items"], arrays["relevant"])
+        arrays = npz.read_file(path, ("users", "items", "relevant"))
+        found = Candidates(arrays["users"], arrays["items"], arrays["relevant"])
+        found.refuse_other_shape()
+        return found
 
     return _read(folder, "candidates.npz", load)
 
 
 def _catalogue(arrays: dict[str, np.ndarray]) -> Catalogue:
-    return Catalogue(
+    catalogue = Catalogue(
         user_ids=unpacked_texts(arrays["user_ids"]),
         item_ids=unpacked_texts(arrays["item_ids"]),
         item_texts=unpacked_texts(arrays["item_texts"]) if "item_texts" in arrays else None,
         seen=Rows(arrays["seen_offsets"], arrays["seen_items"]),
     )
+    n_items = len(catalogue.item_ids)
+    if catalogue.item_texts is not None and len(catalogue.item_texts) != n_items:
+        raise ValueError(f"it has {len(catalogue.item_texts)} titles of {n_items} items")
+    catalogue.seen.refuse_other_shape(len(catalogue.user_ids), n_items)
+    return catalogue
 
 
 def read_arrays(folder: Path, name: str) -> dict[str, np.ndarray]:
-    def load(path: Path) -> dict[str, np.ndarray]:
-        return unpacked_arrays(path.read_bytes())
-
-    return _read(folder, name, load)
+    return _read(folder, name, npz.read_file)
 
 
 def _read(folder: Path, name: str, load: Callable[[Path], Loaded]) -> Loaded:
@@ -419,15 +458,16 @@ def _read(folder: Path, name: str, load: Callable[[Path], Loaded]) -> Loaded:
         raise
     except (
         ValueError,
-        KeyError,
+        LookupError,
         TypeError,
         AttributeError,
-        EOFError,
+        ArithmeticError,
+        RecursionError,
         OSError,
-        BadZipFile,
         CoterieError,
     ) as error:
-        raise RunError(f"{folder / name} cannot be read ({error}). {_remedy(folder)}") from None
+        why = one_line(error).removeprefix(f"{folder / name}: ")
+        raise RunError(f"{folder / name} cannot be read ({why}). {_remedy(folder)}") from None
 
 
 def _remedy(folder: Path) -> str:
@@ -453,7 +493,7 @@ def _made(folder: Path) -> Path:
 
 def write_arrays(path: Path, arrays: dict[str, np.ndarray]) -> None:
     """Arrays are about users: their ids and interactions, or what was learned from them."""
-    _write(path, packed_arrays(arrays), owner_only=True)
+    _write(path, npz.packed(arrays), owner_only=True)
 
 
 def _write(path: Path, content: bytes, owner_only: bool = False) -> None:

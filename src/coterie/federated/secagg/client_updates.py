@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from io import BytesIO
-
 import numpy as np
 
+from coterie.core import npz
 from coterie.federated.federation import AnyExchange, AnyWorld, NodeData
 from coterie.federated.nodes import read_message, write_message
 from coterie.federated.secagg.session import ClientUpdates
@@ -45,14 +44,11 @@ def pack(computed: ClientUpdates, more: dict[str, np.ndarray]) -> bytes:
     }
     arrays |= {f"update {name}": column for name, column in computed.updates.columns().items()}
     arrays |= {f"private {name}": rows for name, rows in computed.private_state.items()}
-    out = BytesIO()
-    np.savez(out, allow_pickle=False, **(arrays | more))
-    return out.getvalue()
+    return npz.packed(arrays | more)
 
 
 def unpack(data: bytes) -> tuple[ClientUpdates, dict[str, np.ndarray]]:
-    with np.load(BytesIO(data), allow_pickle=False) as file:
-        arrays = {name: file[name] for name in file.files}
+    arrays = npz.read_bytes(data, "the updates of a secure aggregation")
     computed = ClientUpdates(
         message=read_message(arrays["message"].tobytes()),
         updates=Updates(**_with_prefix("update", arrays)),

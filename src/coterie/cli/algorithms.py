@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
+from coterie.cli.say import say
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -61,7 +63,7 @@ def _list_algorithms() -> None:
         kind = "federated" if chosen.federated else "centralised"
         rows.append([name, chosen.summary, kind, chosen.paper])
     show_table(["name", "what", "kind", "paper"], rows, left=4)
-    typer.echo("For one algorithm's settings, run: coterie algorithms NAME")
+    say("For one algorithm's settings, run: coterie algorithms NAME")
 
 
 def _show_settings(name: str) -> None:
@@ -73,9 +75,9 @@ def _show_settings(name: str) -> None:
     from coterie.experiments.config import Course, tuned_for
 
     chosen = algorithm(name)
-    typer.echo(f"{name}: {chosen.summary}" + (f" ({chosen.paper})" if chosen.paper else ""))
+    say(f"{name}: {chosen.summary}" + (f" ({chosen.paper})" if chosen.paper else ""))
     if datasets := tuned_for(name):
-        typer.echo(
+        say(
             f"Tuned defaults exist for {', '.join(datasets)} and replace those below; "
             "config.yaml of a run shows the values used."
         )
@@ -128,9 +130,9 @@ def doctor() -> None:
     ]
     if missing:
         names = ", ".join(missing)
-        typer.echo(f"missing extras: {names}. Run: pip install 'coterie[{','.join(missing)}]'")
+        say(f"missing extras: {names}. Run: pip install 'coterie[{','.join(missing)}]'")
     else:
-        typer.echo("All extras are installed.")
+        say("All extras are installed.")
 
 
 def _is_installed(module: str) -> bool:

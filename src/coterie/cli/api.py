@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from coterie.cli.options import JsonOption, RunFolderArgument
+from coterie.cli.say import say
 
 DEFAULT_ADDRESS = "127.0.0.1:8080"
 
@@ -77,7 +78,7 @@ def api(
     from coterie.serving.server import serve
 
     access = Access.of(Address.of(address), token_file, certificate, key, client_ca)
-    serve(source, access, check_every, typer.echo)
+    serve(source, access, check_every, say)
 
 
 def export(
@@ -111,9 +112,9 @@ def export(
     size = sum(file.stat().st_size for file in out.iterdir())
     if as_json:
         about = {"folder": str(out), "version": manifest["version"], "bytes": size, "files": files}
-        typer.echo(json.dumps(about))
+        say(json.dumps(about))
         return
-    typer.echo(
+    say(
         f"{len(manifest['items']):,} items and {len(manifest['users']):,} users, "
         f"{size / 1e6:.1f} MB: {out} ({', '.join(files)})"
     )

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from coterie.cli.options import JsonOption, QuietOption, RunFolderArgument
+from coterie.cli.say import say
 
 
 def audit(
@@ -39,7 +40,7 @@ def audit(
     audited = audit_report.audit_run(folder, not quick, progress)
     audit_report.save(audited, folder)
     if as_json:
-        typer.echo(json.dumps(audited.as_json(), allow_nan=False))
+        say(json.dumps(audited.as_json(), allow_nan=False))
     else:
         rows = audit_report.rows(audited.findings)
         show_table(audit_report.HEADER, rows, left=2, texts=(5,))
@@ -47,8 +48,8 @@ def audit(
             rows = audit_report.inference_rows(audited.inferences)
             show_table(audit_report.INFERENCE_HEADER, rows, left=2)
         for line in audit_report.summary(audited)[: 1 if quiet else None]:
-            typer.echo(line)
+            say(line)
         if not quiet:
-            typer.echo(f"report: {folder / 'audit.md'}")
+            say(f"report: {folder / 'audit.md'}")
     if audited.refuted:
         raise typer.Exit(2)

@@ -21,6 +21,7 @@ from coterie.cli.options import (
     SkipBadRowsOption,
     file_settings,
 )
+from coterie.cli.say import say
 
 if TYPE_CHECKING:
     from coterie.experiments.choice import AlgorithmChoice
@@ -140,7 +141,7 @@ def _write(choice: AlgorithmChoice, out: Path | None) -> Path:
 def _print(choice: AlgorithmChoice, folder: Path, as_json: bool) -> None:
     report = folder / "report.html"
     if as_json:
-        typer.echo(json.dumps(choice.to_json() | {"report": str(report)}, allow_nan=False))
+        say(json.dumps(choice.to_json() | {"report": str(report)}, allow_nan=False))
         return
     from coterie.cli.screen import show_table
     from coterie.experiments.choice_report import (
@@ -154,12 +155,12 @@ def _print(choice: AlgorithmChoice, folder: Path, as_json: bool) -> None:
 
     drawn = table(choice)
     show_table(drawn.header, drawn.rows, 1, title(choice), drawn.bold)
-    typer.echo("What the server learns")
+    say("What the server learns")
     for line in learned(choice):
-        typer.echo(f"  {line}")
-    typer.echo(recommendation(choice))
+        say(f"  {line}")
+    say(recommendation(choice))
     for line in notes(choice):
-        typer.echo(f"  {line}")
+        say(f"  {line}")
     for line in next_steps(choice):
-        typer.echo(line)
-    typer.echo(f"report: {report}")
+        say(line)
+    say(f"report: {report}")

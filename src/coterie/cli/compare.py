@@ -24,6 +24,7 @@ from coterie.cli.options import (
     WorkersOption,
     file_settings,
 )
+from coterie.cli.say import say
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -204,7 +205,7 @@ def _without_diverged(outcomes: list[CellResult]) -> list[CellResult]:
     if not converged:
         return outcomes
     for label, reason in diverged.items():
-        typer.echo(f"left out, diverged: {label} ({reason})", err=True)
+        say(f"left out, diverged: {label} ({reason})", err=True)
     return converged
 
 
@@ -289,7 +290,7 @@ def _write(
 def _print(result: Comparison, outcomes: Sequence[CellResult], folder: Path, as_json: bool) -> None:
     if as_json:
         paths = {"runs": [str(outcome.folder) for outcome in outcomes], "report": str(folder)}
-        typer.echo(json.dumps(result.to_json() | paths, allow_nan=False))
+        say(json.dumps(result.to_json() | paths, allow_nan=False))
         return
     from coterie.cli.screen import out, show_table, table_columns
     from coterie.experiments.comparison_report import notes
@@ -297,9 +298,9 @@ def _print(result: Comparison, outcomes: Sequence[CellResult], folder: Path, as_
     from coterie.experiments.comparison_tables import sections
     from coterie.report.conditions import protocol_line
 
-    typer.echo(protocol_line(outcomes[0].result))
+    say(protocol_line(outcomes[0].result))
     for section in sections(result, table_columns()):
         show_table(section.header, section.rows, section.left, section.title, section.bold)
     for line in [*summary(result), *notes(result, outcomes, out.is_terminal)]:
-        typer.echo(line)
-    typer.echo(f"report: {folder / 'report.html'}")
+        say(line)
+    say(f"report: {folder / 'report.html'}")

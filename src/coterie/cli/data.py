@@ -18,6 +18,7 @@ from coterie.cli.options import (
     SkipBadRowsOption,
     file_settings,
 )
+from coterie.cli.say import say
 
 if TYPE_CHECKING:
     from coterie.data.catalogue import Dataset
@@ -48,10 +49,10 @@ def list_(as_json: JsonOption = False) -> None:
     ]
     if as_json:
         keys = ("name", "place", "protocol", "summary", "terms")
-        typer.echo(json.dumps([dict(zip(keys, row, strict=True)) for row in rows]))
+        say(json.dumps([dict(zip(keys, row, strict=True)) for row in rows]))
         return
     show_table(["name", "where", "protocol", "what"], [row[:4] for row in rows], left=4)
-    typer.echo(f"data folder: {data_folder()} (set COTERIE_DATA to change it)")
+    say(f"data folder: {data_folder()} (set COTERIE_DATA to change it)")
 
 
 def _place(dataset: Dataset) -> str:
@@ -84,7 +85,7 @@ def fetch(
         raise UnknownName("dataset", name, names())
     dataset = find_dataset(name)
     if name == "synthetic":
-        typer.echo("synthetic is embedded; there is nothing to fetch")
+        say("synthetic is embedded; there is nothing to fetch")
         return
     folder = locate_or_fetch(
         name,
@@ -93,9 +94,9 @@ def fetch(
         dataset.by_hand,
         progress_for(silent=quiet),
     )
-    typer.echo(f"{name} is in {folder}")
+    say(f"{name} is in {folder}")
     if dataset.terms:
-        typer.echo(f"terms: {dataset.terms}")
+        say(f"terms: {dataset.terms}")
 
 
 @app.command()
@@ -129,11 +130,11 @@ def describe(
     )
     facts = facts_of(data)
     if as_json:
-        typer.echo(json.dumps({"data": target} | facts))
+        say(json.dumps({"data": target} | facts))
         return
     show_table(["", target], table_of(facts))
     for line in (*facts["reading"], *facts["notes"]):
-        typer.echo(line)
+        say(line)
 
 
 @app.command("filter")
@@ -178,5 +179,5 @@ def filter_(
     write_interactions(data, out)
     if not quiet:
         for line in (*data.reading, *data.notes):
-            typer.echo(line)
-    typer.echo(f"{out}: {data.n_users:,} users, {data.n_items:,} items, {len(data):,} interactions")
+            say(line)
+    say(f"{out}: {data.n_users:,} users, {data.n_items:,} items, {len(data):,} interactions")

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from coterie.cli.options import JsonOption, QuietOption, RunFolderArgument
+from coterie.cli.say import say
 
 
 def disclosure(
@@ -43,15 +44,15 @@ def disclosure(
     found = report(folder, after, progress=progress_for(silent=quiet or as_json))
     save(found, folder)
     if as_json:
-        typer.echo(json.dumps(found.as_json(), allow_nan=False))
+        say(json.dumps(found.as_json(), allow_nan=False))
         return
     show_table(*brief(found), left=2, title=title(found))
     lines = notes(found)
     # The first note is the warning about pi; --quiet must not hide it.
     for line in lines[:1] if quiet else lines:
-        typer.echo(line)
+        say(line)
     if not quiet:
-        typer.echo(f"report: {folder / 'disclosure.md'}")
+        say(f"report: {folder / 'disclosure.md'}")
 
 
 def _parse_rounds(text: str) -> list[int]:

@@ -17,6 +17,7 @@ from coterie.cli.options import (
     SkipBadRowsOption,
     file_settings,
 )
+from coterie.cli.say import say
 
 if TYPE_CHECKING:
     from coterie.cli.log_lines import LogLevel
@@ -241,7 +242,7 @@ def status(
         found = read_current_status(folder)
         if watch and not as_json:
             typer.clear()
-        typer.echo(json.dumps(found) if as_json else _status_lines(found))
+        say(json.dumps(found) if as_json else _status_lines(found))
         if not watch or found["state"] in ENDED:
             return
         time.sleep(1)

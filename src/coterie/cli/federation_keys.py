@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from coterie.cli.options import JsonOption
+from coterie.cli.say import say
 
 app = typer.Typer(help="Manage certificates and keys; check connections.", no_args_is_help=True)
 KeyFolderArgument = Annotated[
@@ -37,7 +38,7 @@ def init(
     from coterie.deployment import certificates
 
     certificates.init(folder, host or ["127.0.0.1"], node or [])
-    typer.echo(
+    say(
         f"Created {folder}. The server needs ca.pem, server.pem, server.key and nodes/*.pub. "
         f"A node needs only ca.pem and its own key, nodes/NAME.key: move it there. "
         "Keep ca.key elsewhere: it is needed for new certificates only."
@@ -58,7 +59,7 @@ def add(
     """Create a key for one more node; a running server accepts it at once."""
     from coterie.deployment import certificates
 
-    typer.echo(certificates.add(folder, name, days))
+    say(str(certificates.add(folder, name, days)))
 
 
 @app.command()
@@ -81,7 +82,7 @@ def rotate(
     """
     from coterie.deployment import certificates
 
-    typer.echo(certificates.rotate(folder, name, days))
+    say(str(certificates.rotate(folder, name, days)))
 
 
 @app.command()
@@ -90,7 +91,7 @@ def revoke(folder: KeyFolderArgument, name: NodeNameArgument) -> None:
     from coterie.deployment import certificates
 
     certificates.revoke(folder, name)
-    typer.echo(f"Revoked {name}.")
+    say(f"Revoked {name}.")
 
 
 @app.command()
@@ -115,9 +116,9 @@ def transfer(
 
     homes = read_hosts(folder)
     count = approve(folder, origin, to, user or [], homes)
-    typer.echo(f"Approved: users of {origin} who move to {to} before the next round: {count:,}.")
+    say(f"Approved: users of {origin} who move to {to} before the next round: {count:,}.")
     if to not in homes.values():
-        typer.echo(f"{to} has no users yet: check that this is the name of a node's key.")
+        say(f"{to} has no users yet: check that this is the name of a node's key.")
 
 
 @app.command()
@@ -142,7 +143,7 @@ def renew(
     hosts = certificates.renew(folder, host or [])
     path = folder / "server.pem"
     days = Validity.of(read_certificate(path)).days_left
-    typer.echo(f"Renewed {path} for {', '.join(hosts)}: {days} days left. Restart coterie serve.")
+    say(f"Renewed {path} for {', '.join(hosts)}: {days} days left. Restart coterie serve.")
 
 
 @app.command("list")
@@ -155,7 +156,7 @@ def list_keys(folder: KeyFolderArgument, as_json: JsonOption = False) -> None:
 
     listing = list_folder(folder)
     if as_json:
-        typer.echo(json.dumps(listing.to_json()))
+        say(json.dumps(listing.to_json()))
         return
     show_table(
         ["certificate", "hosts", "created", "expires", "left", "state"],
@@ -174,7 +175,7 @@ def list_keys(folder: KeyFolderArgument, as_json: JsonOption = False) -> None:
         texts=(5,),
     )
     for one in listing.certificates:
-        typer.echo(f"{one.file}: SHA-256 {one.fingerprint}")
+        say(f"{one.file}: SHA-256 {one.fingerprint}")
     show_table(
         ["key", "fingerprint", "created", "expires", "left", "state"],
         [
@@ -226,9 +227,9 @@ def doctor(
     failed = any(check.state == FAILED_CHECK for check in checks)
     if as_json:
         found = [check.to_json() for check in checks]
-        typer.echo(json.dumps({"server": str(address), "ok": not failed, "checks": found}))
+        say(json.dumps({"server": str(address), "ok": not failed, "checks": found}))
     else:
         for check in checks:
-            typer.echo(check.line)
+            say(check.line)
     if failed:
         raise typer.Exit(2)

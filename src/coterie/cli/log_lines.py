@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Literal, NoReturn
 
+from coterie.core.printable import printable
 from coterie.core.progress import SILENT, Advance, Progress
 from coterie.errors import BudgetSpent, CoterieError, Interrupted
 
@@ -121,4 +122,4 @@ def write(event: str, level: LogLevel = "info", **values: object) -> None:
     """Write one line at once: a reader may follow it."""
     now = datetime.now(UTC).isoformat(timespec="milliseconds")
     entry = {"time": now, "level": level, "event": event, **values}
-    print(json.dumps(entry, ensure_ascii=False), file=sys.stderr, flush=True)
+    print(printable(json.dumps(entry, ensure_ascii=False)), file=sys.stderr, flush=True)

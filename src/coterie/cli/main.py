@@ -15,6 +15,7 @@ from coterie.cli.compare import compare
 from coterie.cli.disclosure import disclosure
 from coterie.cli.reproduce import reproduce
 from coterie.cli.tune import tune
+from coterie.core.printable import one_line
 
 if TYPE_CHECKING:
     import click
@@ -113,7 +114,7 @@ def main() -> None:
 
 def _exit(code: int | str | None, message: str = "") -> NoReturn:
     if message:
-        print(message, file=sys.stderr)
+        print(one_line(message), file=sys.stderr)
     sys.exit(code)
 
 

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from coterie.cli.say import say
+
 app = typer.Typer(
     help="Manage a node's store and the users in it.",
     no_args_is_help=True,
@@ -23,7 +25,7 @@ def show(store: StoreArgument) -> None:
     from coterie.deployment.node_private_store import NodeStore
 
     for user in NodeStore.open(store).users():
-        typer.echo(user)
+        say(user)
 
 
 @app.command()
@@ -33,7 +35,7 @@ def export(store: StoreArgument, user: UserArgument) -> None:
 
     from coterie.deployment.node_private_store import NodeStore
 
-    typer.echo(json.dumps(NodeStore.open(store).export(user), indent=2, ensure_ascii=False))
+    say(json.dumps(NodeStore.open(store).export(user), indent=2, ensure_ascii=False))
 
 
 @app.command()
@@ -48,12 +50,12 @@ def forget(store: StoreArgument, user: UserArgument) -> None:
 
     opened = NodeStore.open(store)
     opened.forget(user)
-    typer.echo(
+    say(
         f"Erased {user} from {store}. "
         "Remove the user from the data file too, or the next coterie join adds them again."
     )
     if opened.held_list(FORGOTTEN):
-        typer.echo(
+        say(
             "The server erases the user, too: before its next round if this node is connected, "
             "or else when it connects again."
         )
@@ -103,13 +105,13 @@ def transfer(
         signed = SignedPermit(text, own.sign(signed.signed_text))
     user_package.write(user_package.pack(opened, users, signed), out)
     opened.release(users)
-    typer.echo(
+    say(
         f"Moved from {store} to {out}: {', '.join(users)}. The file holds their histories. "
         f"On the node {to}, run: coterie node receive STORE {out.name}. "
         f"To undo it: coterie node receive {store} {out}"
     )
     if any(opened.meta(key) for key in PREFERENCE_FILES):
-        typer.echo(
+        say(
             "Their disclosure rates and private items are not in it: "
             f"they belong in the files of {to}."
         )
@@ -141,4 +143,4 @@ def receive(
     user_package.refuse_other_node(found, package, opened)
     users = user_package.unpack(found, opened)
     package.unlink()
-    typer.echo(f"Moved to {store}: {', '.join(users)}. Deleted {package}.")
+    say(f"Moved to {store}: {', '.join(users)}. Deleted {package}.")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from coterie.cli.options import JsonOption, QuietOption, RunFolderArgument
+from coterie.cli.say import say
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -219,7 +220,7 @@ def _titled(
 def _note_unfinished(folder: Path, silent: bool) -> None:
     """Say that a model is one of a checkpoint."""
     if not silent and not (folder / "result.json").exists():
-        typer.echo(
+        say(
             f"{folder} is not finished: this is the model of its last checkpoint. "
             f"If it was interrupted, coterie resume {folder} finishes it.",
             err=True,
@@ -235,9 +236,9 @@ def _write_all(
     rows = run.write_recommendations(out, n, exclude_seen, progress, why)
     users = len(run.catalogue.user_ids)
     if as_json:
-        typer.echo(json.dumps({"file": str(out), "users": users, "rows": rows}))
+        say(json.dumps({"file": str(out), "users": users, "rows": rows}))
         return
-    typer.echo(f"{rows:,} recommendations for {users:,} users: {out}")
+    say(f"{rows:,} recommendations for {users:,} users: {out}")
 
 
 def _parse_features(text: str | None) -> dict[str, object]:
@@ -275,7 +276,7 @@ def _show(
     from coterie.cli.screen import show_table
 
     if as_json:
-        typer.echo(json.dumps(about | {"items": _as_objects(found, reasons)}))
+        say(json.dumps(about | {"items": _as_objects(found, reasons)}))
         return
     texts = [one.text for one in found]
     texts += [reason.text for why in reasons or () for reason in why]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from coterie.cli.options import CellsOption, JsonOption, QuietOption, WorkersOption
+from coterie.cli.say import say
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -73,7 +74,7 @@ def reproduce(
     for each in chosen:
         keys = [key for key in only or [] if key in {item.key for item in each.items}]
         if only and not keys:
-            typer.echo(f"left out: {each.name} has no item {', '.join(only)}", err=True)
+            say(f"left out: {each.name} has no item {', '.join(only)}", err=True)
             continue
         found = run_plan(each, quick, keys, cells, progress, workers)
         parts = [*keys, "quick"] if quick else keys
@@ -83,7 +84,7 @@ def reproduce(
         if not as_json:
             _print(found, folder, quiet)
     if as_json:
-        typer.echo(json.dumps(findings, allow_nan=False))
+        say(json.dumps(findings, allow_nan=False))
 
 
 def _refuse_unknown(only: Sequence[str], papers: Sequence[Paper]) -> None:
@@ -148,12 +149,12 @@ def _print(found: JsonObject, folder: Path, quiet: bool) -> None:
         # One line instead of a table that says the same of every claim.
         untested = sum(len(item["claims"]) for item in found["items"]) - len(rows)
         if untested:
-            typer.echo(f"{untested} claims were not tested: synthetic data stood in for theirs.")
-    typer.echo(f"{found['paper']}: {scores_text(found['items'])}")
+            say(f"{untested} claims were not tested: synthetic data stood in for theirs.")
+    say(f"{found['paper']}: {scores_text(found['items'])}")
     if found["quick"]:
         # The line about missing data was printed at the start.
-        typer.echo(QUICK)
-    typer.echo(f"report: {folder / 'report.html'}")
+        say(QUICK)
+    say(f"report: {folder / 'report.html'}")
 
 
 def _is_stand_in(item: JsonObject) -> bool:

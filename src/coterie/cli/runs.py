@@ -23,6 +23,7 @@ from coterie.cli.options import (
     SkipBadRowsOption,
     file_settings,
 )
+from coterie.cli.say import say
 
 if TYPE_CHECKING:
     from coterie.experiments.finished_run import Run
@@ -244,7 +245,7 @@ def report(
     ]
     # `coterie report runs/*` may include interrupted runs; the finished ones still have a report.
     if 0 < len(unfinished) < len(folders):
-        typer.echo(f"left out, not finished: {', '.join(map(str, unfinished))}", err=True)
+        say(f"left out, not finished: {', '.join(map(str, unfinished))}", err=True)
         folders = [folder for folder in folders if folder not in unfinished]
     runs = [Run.load(folder) for folder in folders]
     target = out or (folders[0] / "report.html" if len(folders) == 1 else Path("report.html"))
@@ -252,8 +253,8 @@ def report(
         target = target / "report.html"
     samples = sample_lists(runs[0]) if len(runs) == 1 else []
     write_text(target.parent, target.name, page(runs, samples))
-    typer.echo(markdown(runs))
-    typer.echo(f"page: {target}")
+    say(markdown(runs))
+    say(f"page: {target}")
 
 
 def _exit_if_stopped(finished: Run) -> None:
@@ -268,7 +269,7 @@ def _exit_if_stopped(finished: Run) -> None:
 def _print(finished: Run, as_json: bool, quiet: bool) -> None:
     result = finished.result
     if as_json:
-        typer.echo(json.dumps(result, allow_nan=False))
+        say(json.dumps(result, allow_nan=False))
         return
     _print_metrics(finished)
     if quiet:
@@ -277,16 +278,16 @@ def _print(finished: Run, as_json: bool, quiet: bool) -> None:
     from coterie.report.table import notes, times_of_evaluation
 
     for line in notes(finished):
-        typer.echo(line)
+        say(line)
     rounds = result["rounds"]
     name = step_name(result)
     line = f"trained {steps_text(f'{rounds:,}', name)} in {result['seconds']:,.2f} s"
     if result["best_round"] != rounds:
         line += f"; the best {name.removesuffix('s')} on validation is {result['best_round']:,}"
-    typer.echo(line)
-    typer.echo(times_of_evaluation(result))
-    typer.echo(f"run:    {result['run']}")
-    typer.echo(f"report: {Path(result['run']) / 'report.html'}")
+    say(line)
+    say(times_of_evaluation(result))
+    say(f"run:    {result['run']}")
+    say(f"report: {Path(result['run']) / 'report.html'}")
 
 
 def _print_metrics(finished: Run) -> None:

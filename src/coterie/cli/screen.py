@@ -23,6 +23,7 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
+from coterie.core.printable import one_line, printable
 from coterie.core.progress import SILENT, Advance, Progress
 from coterie.report.table import table_width
 
@@ -50,10 +51,10 @@ class ScreenProgress(Progress):
     """Progress bars with a note, the elapsed time and the remaining time."""
 
     def log(self, text: str) -> None:
-        err.print(text, style="dim", markup=False, soft_wrap=True)
+        err.print(printable(text), style="dim", markup=False, soft_wrap=True)
 
     def warn(self, text: str) -> None:
-        err.print(f"warning: {text}", markup=False, soft_wrap=True)
+        err.print(f"warning: {printable(text)}", markup=False, soft_wrap=True)
 
     def debug(self, text: str) -> None:
         self.log(text)
@@ -80,13 +81,15 @@ class ScreenProgress(Progress):
             TextColumn("{task.fields[note]}", markup=False),
         )
         start = time.perf_counter()
+        label = one_line(label)
         if not err.is_terminal and total:
             err.print(f"{label} ...", markup=False, soft_wrap=True)
         with Bars(*columns, console=err, transient=False, disable=not err.is_terminal) as progress:
             bar = progress.add_task(label, total=total, note="")
 
             def advance(steps: float = 1, note: str = "") -> None:
-                progress.update(bar, advance=steps, note=note or progress.tasks[0].fields["note"])
+                shown = one_line(note) or progress.tasks[0].fields["note"]
+                progress.update(bar, advance=steps, note=shown)
 
             yield advance
             progress.update(bar, total=total or 1, completed=total or 1)
@@ -119,8 +122,10 @@ def show_table(
     `bold` are (row, column) places. In a file or a pipe a row is never folded. Without titles of
     columns there is no row for them.
     """
+    rows = [[one_line(cell) for cell in row] for row in rows]
+    header = [one_line(name) for name in header]
     if title:
-        out.print(title, style="bold", markup=False, soft_wrap=True)
+        out.print(printable(title), style="bold", markup=False, soft_wrap=True)
     table = Table(header_style="bold", show_header=any(header))
     for index, name in enumerate(header):
         justify: Literal["left", "right"] = "right"

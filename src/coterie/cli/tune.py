@@ -22,6 +22,7 @@ from coterie.cli.options import (
     WorkersOption,
     file_settings,
 )
+from coterie.cli.say import say
 
 if TYPE_CHECKING:
     from coterie.experiments.tuning import TuningResult
@@ -155,7 +156,7 @@ def _print(
 ) -> None:
     report = folder / "report.html"
     if as_json:
-        typer.echo(json.dumps(summary(found) | {"report": str(report)}, allow_nan=False))
+        say(json.dumps(summary(found) | {"report": str(report)}, allow_nan=False))
         return
     from coterie.cli.screen import show_table
 
@@ -170,10 +171,10 @@ def _print(
         return
     from coterie.experiments.tuning_report import summary_line
 
-    typer.echo(summary_line(found))
+    say(summary_line(found))
     if write is not None:
-        typer.echo(f"run it: coterie run {write}")
-    typer.echo(f"report: {report}")
+        say(f"run it: coterie run {write}")
+    say(f"report: {report}")
 
 
 def summary(found: TuningResult) -> JsonObject:

@@ -128,7 +128,7 @@ class NodeStore:
     def users(self) -> list[str]:
         rows = self.connection.execute("select id from person order by id").fetchall()
         with self._naming_damage():
-            return list(_texts([user for (user,) in rows]))
+            return _texts([user for (user,) in rows])
 
     def items(self) -> list[str]:
         """The items of all interactions."""
@@ -424,7 +424,7 @@ class NodeStore:
 
 def _texts(values: Sequence[object]) -> list[str]:
     """Ids as they are in the file; SQLite would return any type."""
-    for value in values:
-        if not isinstance(value, str):
-            raise TypeError(f"an id is of the type {type(value).__name__}")
-    return list(values)  # type: ignore[arg-type]
+    texts = [value for value in values if isinstance(value, str)]
+    if len(texts) < len(values):
+        raise TypeError("an id is not a text")
+    return texts

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from coterie.core.file_limits import MIB
+from coterie.core.file_limits import MIB, most_bytes
 from coterie.core.printable import one_line
 from coterie.errors import DataError
 from coterie.types import JsonObject
@@ -24,8 +26,11 @@ MOST_YAML_DEPTH = 20
 
 def read_text(path: Path, most: int) -> str:
     """The text of a file of at most so many bytes."""
+    most = min(most, most_bytes())
     with path.open("rb") as file:
-        content = file.read(most + 1)
+        # A read allocates as much as it asks for. A pipe or a device has no size.
+        size = os.fstat(file.fileno()).st_size
+        content = file.read(min(size, most) + 1)
     if len(content) > most:
         raise DataError(
             f"{path}: has more than {most:,} bytes; expected at most that many. Check the path."
@@ -67,23 +72,29 @@ def parse_yaml(text: str) -> Any:
     """
     import yaml
 
-    depth = 0
     try:
-        for event in yaml.parse(text, yaml.SafeLoader):
-            depth += _step(event)
-            if depth > MOST_YAML_DEPTH:
-                raise yaml.YAMLError(f"it has more than {MOST_YAML_DEPTH} levels")
-        return yaml.safe_load(text)
+        return yaml.load(text, _loader())
     except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
         # Values that a tag or a form promises and that are none, such as 2001-99-99.
         raise yaml.YAMLError(f"a value cannot be read: {error}") from None
 
 
-def _step(event: yaml.Event) -> int:
+@cache
+def _loader() -> type[yaml.SafeLoader]:
+    """PyYAML's safe loader without aliases, and of limited depth."""
     import yaml
 
-    if isinstance(event, yaml.AliasEvent):
-        raise yaml.YAMLError(f"*{event.anchor} is an alias; write the value itself")
-    if isinstance(event, yaml.CollectionStartEvent):
-        return 1
-    return -1 if isinstance(event, yaml.CollectionEndEvent) else 0
+    class PlainLoader(yaml.SafeLoader):
+        depth = 0
+
+        def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+            if self.check_event(yaml.AliasEvent):
+                raise yaml.YAMLError("it has an alias; write the value itself")
+            if self.depth == MOST_YAML_DEPTH:
+                raise yaml.YAMLError(f"it has more than {MOST_YAML_DEPTH} levels")
+            self.depth += 1
+            node = super().compose_node(parent, index)
+            self.depth -= 1
+            return node
+
+    return PlainLoader

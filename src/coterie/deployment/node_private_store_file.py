@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -69,6 +70,8 @@ def _add_ledger(connection: sqlite3.Connection) -> None:
 MIGRATIONS: tuple[Migration, ...] = (_add_signing_keys, _add_ledger)
 """The first one makes version 2 of version 1, and so on. A change of TABLES adds one."""
 VERSION = 1 + len(MIGRATIONS)
+DTYPE = re.compile(r"[<|][biuf][1248]")
+"""How NumPy writes the types of numbers."""
 READABLE_BY_OTHERS = 0o077
 SQLITE_HEADER = b"SQLite format 3"
 
@@ -215,9 +218,9 @@ def read_layouts(text: str) -> dict[str, ArrayLayout]:
     """The layouts in metadata; ValueError unless all are of numbers."""
     try:
         found = {name: (dtype, shape) for name, (dtype, shape) in json.loads(text).items()}
-        plain = all(np.dtype(dtype).kind in "biuf" for dtype, _ in found.values())
+        plain = all(DTYPE.fullmatch(dtype) for dtype, _ in found.values())
         sizes = [size for _, shape in found.values() for size in shape]
-    except (AttributeError, TypeError, RecursionError, SyntaxError) as error:
+    except (AttributeError, TypeError, RecursionError) as error:
         raise ValueError(f"a layout cannot be read: {one_line(error)}") from None
     if not plain or not all(type(size) is int and size >= 0 for size in sizes):
         raise ValueError("a layout is not one of numbers")

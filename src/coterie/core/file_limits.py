@@ -17,7 +17,7 @@ GIB = 2**30
 MIB = 2**20
 VARIABLE = "COTERIE_FILE_LIMIT"
 USUAL_GIB = 8.0
-"""The largest content of a file. The largest model that we run, EASE on 40,000 items, has 6 GiB."""
+"""The largest content of a file. The weights of EASE on 40,000 items have 6 GiB."""
 MOST_RATIO = 100
 """Unpacked bytes per packed byte. Tables of interactions have 3 to 10; deflate allows 1,032."""
 ANY_RATIO = 64 * MIB

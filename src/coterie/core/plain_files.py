@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import yaml
 
 MOST_JSON_BYTES = 256 * MIB
-"""A member list of a million users has 30 MiB. Python needs up to 20 times as much memory."""
+"""A list of a million users with their keys has 100 MiB. Python needs up to 25 times as much."""
 MOST_YAML_BYTES = MIB
 """An experiment has 2 KiB. PyYAML reads 1 MiB in about a second."""
 MOST_YAML_DEPTH = 20

@@ -218,6 +218,8 @@ def test_command_line_starts_without_the_library() -> None:
         "cli.federation",
         "cli.federation_keys",
         "cli.node",
+        "cli.say",
+        "core.printable",
     }
     for name in light:
         allowed = {"typer", *sys.stdlib_module_names}

@@ -101,6 +101,9 @@ def faults(path: Path) -> Iterator[None]:
         if fault is None:
             raise
         raise fault from None
+    except UnicodeDecodeError as error:
+        # SQLite's own message quotes bytes of the file.
+        raise damaged(path, error) from None
 
 
 def fault_of(path: Path, error: sqlite3.Error) -> RunError | None:

@@ -212,6 +212,7 @@ def test_command_line_starts_without_the_library() -> None:
         "cli.choose",
         "cli.compare",
         "cli.tune",
+        "cli.attack",
         "cli.audit",
         "cli.disclosure",
         "cli.reproduce",

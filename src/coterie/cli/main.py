@@ -9,6 +9,7 @@ import typer
 from typer.core import TyperGroup
 
 from coterie.cli import algorithms, api, data, federation, federation_keys, node, recommend, runs
+from coterie.cli.attack import attack
 from coterie.cli.audit import audit
 from coterie.cli.choose import choose
 from coterie.cli.compare import compare
@@ -54,6 +55,7 @@ app.command("export")(api.export)
 app.command("report")(runs.report)
 app.command("disclosure")(disclosure)
 app.command("audit")(audit)
+app.command("attack")(attack)
 app.command("serve")(federation.serve)
 app.command("join")(federation.join)
 app.command("status")(federation.status)

@@ -9,10 +9,12 @@ import pytest
 from small_federation import histories, sha256, world_for
 
 from coterie.algorithms import registry
-from coterie.attacks.poisoning import Colluders, poisoned
+from coterie.attacks.poisoning import ATTACKS, Colluders, poisoned
+from coterie.attacks.poisoning import attack as make
 from coterie.attacks.poisoning.contract import Attack, AttackKind, AttackSettings
 from coterie.core.progress import SILENT
 from coterie.engines.local import LocalEngine
+from coterie.errors import ConfigError
 from coterie.federated import trainer
 from coterie.federated.federation import Federation
 from coterie.federated.trainer import Context
@@ -71,3 +73,35 @@ def test_colluders_are_a_share_drawn_by_the_seed():
     assert np.array_equal(first.users, Colluders.of(TRAINING, share=0.2, seed=1).users)
     assert not np.array_equal(first.users, Colluders.of(TRAINING, share=0.2, seed=2).users)
     assert len(Colluders.of(TRAINING, share=0.001).users) == 1
+
+
+REFUSED = {
+    ("sign-flip", "fedease"): "no numbers",
+    ("alie", "fedease"): "no numbers",
+    **{
+        ("count-inflation", name): "sample counts" for name in ("pfpl+", "fcf", "fedals", "fedease")
+    },
+    **{
+        (attack, name): "item rows"
+        for attack in ("pipattack", "pieck", "fedrecattack")
+        for name in ("fedals", "fedease")
+    },
+    **{
+        ("takeover", name): "does not cluster"
+        for name in ("fedavg", "pfpl+", "fcf", "fedals", "fedease")
+    },
+}
+
+
+@pytest.mark.parametrize("attack", ATTACKS)
+@pytest.mark.parametrize("name", ATTACKED)
+def test_updates_are_valid_or_the_attack_is_refused(attack, name):
+    chosen = make(attack)
+    if (attack, name) in REFUSED:
+        with pytest.raises(ConfigError, match=REFUSED[attack, name]):
+            play(name, chosen)
+        return
+    state, costs = play(name, chosen)
+    assert not any(one.refused for one in costs)
+    assert sum(one.accepted for one in costs) > 0
+    assert sha256(state) != sha256(play(name)[0])

@@ -25,6 +25,15 @@ def limited(entries: ArrayLike) -> Ints:
     return np.clip(entries, -LARGEST_ENTRY, LARGEST_ENTRY).astype(np.int32)
 
 
+def moves_items(view: AttackView) -> bool:
+    """Whether the item rows of an update move those of the message: see `Surface`."""
+    common = view.message.common
+    width = view.honest.item_rows.shape[1]
+    if "item_rows" not in common or common["item_rows"].ndim != 2:
+        return False
+    return bool(width == common["item_rows"].shape[1] + ("item_bias" in common))
+
+
 def item_table(view: AttackView) -> Doubles:
     """(items, width) the item rows of the message, with the columns of an update's item rows."""
     table = view.message.common["item_rows"].astype(np.float64)
@@ -88,3 +97,10 @@ def with_target(histories: Rows, target: int) -> Rows:
         np.concatenate([histories.items[others], np.full(n, target, np.int32)]),
         n,
     )
+
+
+def promoted(view: AttackView, updates: Updates, goal: Doubles) -> Updates:
+    """The updates, with a row of the target in each that moves it to the goal."""
+    change = goal - item_table(view)[view.target]
+    items = np.array([view.target], np.int32)
+    return with_rows(updates, items, to_move(view, change[None, :]))

@@ -17,7 +17,7 @@ import numpy as np
 from pydantic import Field
 
 from coterie.attacks.poisoning.contract import AttackKind, AttackSettings, AttackView
-from coterie.attacks.poisoning.item_updates import within_range
+from coterie.attacks.poisoning.item_updates import moves_items, within_range
 from coterie.types import Ints, Updates
 
 
@@ -32,7 +32,7 @@ def poison(view: AttackView, settings: Noise) -> Updates:
     n = len(honest)
     n_items = view.world.n_items
     width = honest.item_rows.shape[1]
-    if "item_rows" not in view.message.common or width < 2:
+    if not moves_items(view):
         return replace(random_items(view), dense=dense)
     return replace(
         honest,

@@ -4,12 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from coterie.attacks.poisoning import noise
+from coterie.attacks.poisoning.alie import ALIE_ATTACK
+from coterie.attacks.poisoning.boost import BOOST
 from coterie.attacks.poisoning.contract import Attack, AttackKind
+from coterie.attacks.poisoning.count_inflation import COUNT_INFLATION
+from coterie.attacks.poisoning.fedrecattack import FEDRECATTACK
+from coterie.attacks.poisoning.free_rider import FREE_RIDER
+from coterie.attacks.poisoning.noise import NOISE
+from coterie.attacks.poisoning.pieck import PIECK_ATTACK
+from coterie.attacks.poisoning.pipattack import PIPATTACK
+from coterie.attacks.poisoning.sign_flip import SIGN_FLIP
+from coterie.attacks.poisoning.takeover import TAKEOVER
 from coterie.errors import UnknownName
 
 ATTACKS: dict[str, AttackKind] = {
-    "noise": noise.NOISE,
+    "noise": NOISE,
+    "sign-flip": SIGN_FLIP,
+    "alie": ALIE_ATTACK,
+    "count-inflation": COUNT_INFLATION,
+    "free-rider": FREE_RIDER,
+    "boost": BOOST,
+    "pipattack": PIPATTACK,
+    "pieck": PIECK_ATTACK,
+    "fedrecattack": FEDRECATTACK,
+    "takeover": TAKEOVER,
 }
 
 

@@ -13,8 +13,8 @@ from coterie import kernels
 from coterie.algorithms.registry import algorithm
 from coterie.attacks.poisoning.colluders import Colluders, check_share
 from coterie.attacks.poisoning.contract import Attack
+from coterie.attacks.poisoning.federation import poisoned
 from coterie.attacks.poisoning.measures import Measures, measure
-from coterie.attacks.poisoning.poisoned import poisoned
 from coterie.attacks.poisoning.registry import ATTACKS, attack
 from coterie.core.progress import SILENT, Progress
 from coterie.data.interactions import Interactions

@@ -29,16 +29,15 @@ from coterie.experiments.warm_start import reuse
 from coterie.federated.federation import AnyFederation, Federation
 from coterie.federated.settings import federation_settings
 from coterie.federated.trainer import Context
-from coterie.models.popularity_prior import PopularityPrior, recommender
-from coterie.models.recommender import Recommender
+from coterie.models.popularity_prior import recommender
 from coterie.types import Ints, JsonObject
 
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """A model, and what became of the colluders' updates."""
+    """What a run came to, as honest users see it."""
 
-    model: Recommender
+    measures: Measures
     selected: int
     """How often a colluder was selected."""
     refused: Counter[str]
@@ -122,19 +121,13 @@ def attack_prepared(
         )
     item = None if target is None else item_index(ready, target)
     colluders = Colluders.of(ready.training, share=share, target=item, seed=seed)
-    prior, _ = popularity_prior(ready.experiment, ready.training)
-    attacked = replay(ready, poisoned(federation, chosen, colluders), prior, colluders, progress)
-    clean = replay(ready, federation, prior, colluders, progress)
-
-    def measured(replayed: Replayed) -> Measures:
-        return measure(
-            replayed.model, ready.parts, ready.candidates, colluders.users, colluders.target
-        )
-
+    # Attacked first: an attack that is refused costs no training.
+    attacked = replay(ready, poisoned(federation, chosen, colluders), colluders, progress)
+    clean = replay(ready, federation, colluders, progress)
     return Outcome(
         about=describe(ready, chosen, colluders, share),
-        clean=measured(clean),
-        attacked=measured(attacked),
+        clean=clean.measures,
+        attacked=attacked.measures,
         selected=(clean.selected, attacked.selected),
         refused=attacked.refused,
     )
@@ -167,9 +160,8 @@ def item_index(ready: Prepared, target: str) -> int:
 def replay(
     ready: Prepared,
     federation: AnyFederation,
-    prior: PopularityPrior | None,
     colluders: Colluders,
-    progress: Progress,
+    progress: Progress = SILENT,
 ) -> Replayed:
     """All steps of the run on nodes in this process. Patience does not stop it."""
     experiment = ready.experiment
@@ -193,7 +185,10 @@ def replay(
             refused += costs.refused
             advance()
     work.finish(state)
-    return Replayed(recommender(work.model(state), prior), selected, refused)
+    prior, _ = popularity_prior(experiment, ready.training)
+    model = recommender(work.model(state), prior)
+    measures = measure(model, ready.parts, ready.candidates, colluders.users, colluders.target)
+    return Replayed(measures, selected, refused)
 
 
 def times_selected(users: Ints, colluders: Colluders) -> int:

@@ -12,7 +12,7 @@ from coterie.algorithms import registry
 from coterie.attacks.poisoning import ATTACKS, Colluders, poisoned
 from coterie.attacks.poisoning import attack as make
 from coterie.attacks.poisoning.alie import shifted
-from coterie.attacks.poisoning.contract import Attack, AttackKind, AttackSettings
+from coterie.attacks.poisoning.contract import AttackKind, AttackSettings, PoisoningAttack
 from coterie.attacks.poisoning.federation import attacking_users
 from coterie.attacks.poisoning.item_updates import with_rows
 from coterie.attacks.poisoning.pieck import mined, remember
@@ -31,7 +31,7 @@ HONEST = AttackKind(
     poison=lambda view, settings: view.honest,
     poison_setup=lambda view, settings: view.honest,
 )
-IDENTITY = Attack("honest", HONEST, AttackSettings())
+IDENTITY = PoisoningAttack("honest", HONEST, AttackSettings())
 ATTACKED = ["fedavg", "fedfast", "pfpl+", "fcf", "fedals", "fedease"]
 TRAINING = histories(3, 30, 24)
 
@@ -43,7 +43,11 @@ def federation_of(name: str) -> Federation:
 
 
 def play(
-    name: str, attack: Attack | None = None, share: float = 0.2, nodes: int = 1, **changes: Any
+    name: str,
+    attack: PoisoningAttack | None = None,
+    share: float = 0.2,
+    nodes: int = 1,
+    **changes: Any,
 ) -> tuple[Any, list[Any]]:
     """The last state of a small run, and the costs of its steps."""
     world = world_for(name, TRAINING, **changes)

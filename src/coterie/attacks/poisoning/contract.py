@@ -84,7 +84,7 @@ class AttackKind:
 
 
 @dataclass(frozen=True, slots=True)
-class Attack:
+class PoisoningAttack:
     """A poisoning attack with its settings."""
 
     name: str

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from coterie.attacks.poisoning.colluders import Colluders
-from coterie.attacks.poisoning.contract import Attack, AttackView, Memory
+from coterie.attacks.poisoning.contract import AttackView, Memory, PoisoningAttack
 from coterie.attacks.poisoning.surface import surface_of
 from coterie.core import streams
 from coterie.data.training_set import TrainingSet
@@ -52,7 +52,7 @@ class MemorySlot:
 
 
 def poisoned(
-    federation: Federation[State, AlgorithmSettings], attack: Attack, colluders: Colluders
+    federation: Federation[State, AlgorithmSettings], attack: PoisoningAttack, colluders: Colluders
 ) -> Federation[State, AlgorithmSettings]:
     """The federation in which the colluders attack. It serves one run after the other."""
     slot = MemorySlot()
@@ -75,7 +75,7 @@ def poisoned(
     return replace(federation, init=init, setup=setup, exchanges=exchanges)
 
 
-def refuse(federation: AnyFederation, attack: Attack, world: AnyWorld) -> None:
+def refuse(federation: AnyFederation, attack: PoisoningAttack, world: AnyWorld) -> None:
     """Raise if the attack makes no sense for the algorithm."""
     reason = attack.kind.refusal(surface_of(federation, world))
     if reason:
@@ -87,7 +87,7 @@ def refuse(federation: AnyFederation, attack: Attack, world: AnyWorld) -> None:
 
 def poisoned_exchange(
     exchange: Exchange[State, AlgorithmSettings],
-    attack: Attack,
+    attack: PoisoningAttack,
     colluders: Colluders,
     slot: MemorySlot,
 ) -> Exchange[State, AlgorithmSettings]:
@@ -125,7 +125,7 @@ class Attacking(NamedTuple):
     away: Ints
 
 
-def attacking_users(attack: Attack, colluders: Colluders, message: Message) -> Attacking:
+def attacking_users(attack: PoisoningAttack, colluders: Colluders, message: Message) -> Attacking:
     """Each colluder attacks in a share of the rounds, by a coin of its own."""
     here = message.users[np.isin(message.users, colluders.users)]
     none = np.empty(0, np.int32)
@@ -147,14 +147,14 @@ def _both(result: ClientResult) -> tuple[Updates, PrivateState]:
     return (result, {}) if isinstance(result, Updates) else result
 
 
-def _remember(slot: MemorySlot, attack: Attack, message: Message) -> None:
+def _remember(slot: MemorySlot, attack: PoisoningAttack, message: Message) -> None:
     """Once a round, before the attack: a cohort may be trained in chunks."""
     if message.exchange != SETUP and message.round != slot.round:
         slot.memory = attack.kind.remember(slot.memory, message)
         slot.round = message.round
 
 
-def _sent(attack: Attack, view: AttackView) -> Updates:
+def _sent(attack: PoisoningAttack, view: AttackView) -> Updates:
     is_setup = view.message.exchange == SETUP
     poison = attack.kind.poison_setup if is_setup else attack.kind.poison
     assert poison is not None  # in the setup, others are not attacking

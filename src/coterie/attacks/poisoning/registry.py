@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from coterie.attacks.poisoning.alie import ALIE_ATTACK
 from coterie.attacks.poisoning.boost import BOOST
-from coterie.attacks.poisoning.contract import Attack, AttackKind
+from coterie.attacks.poisoning.contract import AttackKind, PoisoningAttack
 from coterie.attacks.poisoning.count_inflation import COUNT_INFLATION
 from coterie.attacks.poisoning.fedrecattack import FEDRECATTACK
 from coterie.attacks.poisoning.free_rider import FREE_RIDER
@@ -31,8 +31,8 @@ ATTACKS: dict[str, AttackKind] = {
 }
 
 
-def attack(name: str, settings: Mapping[str, object] | None = None) -> Attack:
+def attack(name: str, settings: Mapping[str, object] | None = None) -> PoisoningAttack:
     """The attack of that name with these settings; others have their defaults."""
     if name not in ATTACKS:
         raise UnknownName("attack", name, ATTACKS)
-    return Attack(name, ATTACKS[name], ATTACKS[name].settings.of(settings or {}))
+    return PoisoningAttack(name, ATTACKS[name], ATTACKS[name].settings.of(settings or {}))

@@ -12,7 +12,6 @@ import numpy as np
 from coterie import kernels
 from coterie.algorithms.registry import algorithm
 from coterie.attacks.poisoning.colluders import Colluders, check_share
-from coterie.attacks.poisoning.contract import Attack
 from coterie.attacks.poisoning.federation import poisoned
 from coterie.attacks.poisoning.measures import Measures, measure
 from coterie.attacks.poisoning.registry import ATTACKS, attack
@@ -104,7 +103,7 @@ def split_settings(
 
 def attack_prepared(
     ready: Prepared,
-    chosen: Attack,
+    chosen: PoisoningAttack,
     *,
     share: float,
     target: str | None = None,
@@ -133,7 +132,9 @@ def attack_prepared(
     )
 
 
-def describe(ready: Prepared, chosen: Attack, colluders: Colluders, share: float) -> JsonObject:
+def describe(
+    ready: Prepared, chosen: PoisoningAttack, colluders: Colluders, share: float
+) -> JsonObject:
     counts = np.bincount(ready.training.positives.items, minlength=ready.training.n_items)
     choice = ready.experiment.choice
     return {

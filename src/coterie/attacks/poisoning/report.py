@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from html import escape
 from pathlib import Path
 
 from coterie.attacks.poisoning.measures import GROUPS, K
@@ -27,8 +28,7 @@ def rows(outcome: Outcome) -> list[list[str]]:
     for group in GROUPS:
         before = clean.hr_by_group[group]
         lines.append(_line(f"HR@{K}, {group}", before, attacked.hr_by_group[group]))
-    before_and_after = outcome.selected
-    return [*lines, _line("times an attacker was selected", *before_and_after, digits=0)]
+    return [*lines, _line("times an attacker was selected", *outcome.selected, digits=0)]
 
 
 def _line(name: str, before: float, after: float, digits: int = 4) -> list[str]:
@@ -59,13 +59,16 @@ def notes(outcome: Outcome) -> list[str]:
     ]
     if outcome.refused:
         reasons = ", ".join(f"{reason} {n:,}" for reason, n in sorted(outcome.refused.items()))
-        lines.append(f"Updates refused in the attacked run, of all clients: {reasons}.")
+        lines.append(
+            f"Updates refused in the attacked run: {reasons}. They are of honest clients, whose "
+            "training diverges from a poisoned model, or of attackers."
+        )
     return lines
 
 
 def page(outcome: Outcome) -> str:
     """One self-contained HTML page."""
-    head = f"<header><h1>{title(outcome)}</h1></header>"
+    head = f"<header><h1>{escape(title(outcome))}</h1></header>"
     settings = [f"{name}: {value}" for name, value in outcome.about["settings"].items()]
     return document(
         title(outcome),

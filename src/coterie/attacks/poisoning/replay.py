@@ -12,6 +12,7 @@ import numpy as np
 from coterie import kernels
 from coterie.algorithms.registry import algorithm
 from coterie.attacks.poisoning.colluders import Colluders, check_share
+from coterie.attacks.poisoning.contract import PoisoningAttack
 from coterie.attacks.poisoning.federation import poisoned
 from coterie.attacks.poisoning.measures import Measures, measure
 from coterie.attacks.poisoning.registry import ATTACKS, attack

@@ -147,12 +147,13 @@ def test_noise_of_one_user_of_943_ruins_fedfast(real_data):
 def test_a_sample_count_of_one_user_wrecks_fedavg(real_data):
     real_data("ml-100k", "u.data", "ml-100k.inter")
     found = outcome(prepared("fedavg", "ml-100k"), "count-inflation", share=1 / 943)
-    assert found.clean.hr - found.attacked.hr > 0.05
+    assert found.clean.hr > 0.77
+    assert found.attacked.hr < 0.5
 
 
 @pytest.mark.long
 def test_one_user_of_943_promotes_a_cold_item_in_fedfast(real_data):
     real_data("ml-100k", "u.data", "ml-100k.inter")
-    found = outcome(prepared("fedfast", "ml-100k"), "boost", share=1 / 943)
+    found = outcome(prepared("fedfast", "ml-100k"), "pieck", share=1 / 943)
     assert found.clean.exposure == 0
-    assert found.attacked.exposure > 0.1
+    assert found.attacked.exposure > 0.5

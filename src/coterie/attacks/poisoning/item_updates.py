@@ -7,11 +7,11 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import ArrayLike
 
-from coterie.algorithms import fpl
+from coterie.algorithms import fedavg, fpl
 from coterie.algorithms.local.learner import n_values
 from coterie.algorithms.local.settings import Federated
 from coterie.attacks.poisoning.contract import AttackView
-from coterie.federated.federation import LARGEST_ENTRY, AnyWorld
+from coterie.federated.federation import LARGEST_ENTRY, AnyWorld, World
 from coterie.types import SCALE, Doubles, Ints, Rows, Updates
 
 
@@ -51,18 +51,29 @@ def value_columns(world: AnyWorld, width: int) -> int:
 
 
 def to_move(view: AttackView, change: Doubles) -> Ints:
-    """What every colluder sends so that rows move by `change`, if nobody else sends these rows.
+    """What every colluder sends so that rows of cold items move by `change`.
 
-    Servers that average move a row by the change that is sent. FPL's adds up changes, times the
-    learning rate. FCF's moves by Adam, for which the direction counts.
+    FedAvg averages a row over all clients that send it: colluders make up for the others. ActvAGG
+    weighs by the change itself, so that the largest decides. FPL's server adds up changes, times
+    the learning rate. FCF's moves by Adam, for which the direction counts.
     """
     values = value_columns(view.world, change.shape[-1])
     change = change.copy()
     change[..., values:] = 0
     settings = view.world.settings
+    n = len(view.honest)
     if isinstance(settings, fpl.FPL):
-        change /= settings.learning_rate * max(len(view.honest), 1)
+        change /= settings.learning_rate * n
+    if isinstance(settings, fedavg.FedAvg):
+        change *= 1 + expected_senders(view.world) / n
     return within_range(change)
+
+
+def expected_senders(world: World[Federated]) -> float:
+    """Honest clients of a cohort that draw a cold item as a negative, and so send its row."""
+    n_members = int(world.members.sum())
+    drawn = world.settings.negatives * world.n_positives / n_members / world.n_items
+    return float(fedavg.cohort_size(world) * (1 - np.exp(-drawn)))
 
 
 def with_rows(updates: Updates, items: Ints, rows: Ints) -> Updates:

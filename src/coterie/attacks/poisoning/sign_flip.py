@@ -25,11 +25,15 @@ class SignFlip(AttackSettings):
 
 
 def poison(view: AttackView, settings: SignFlip) -> Updates:
-    honest = view.honest
+    return flipped(view.honest, settings.scale)
+
+
+def flipped(honest: Updates, scale: float) -> Updates:
+    """The updates times a negative factor."""
     return replace(
         honest,
-        item_rows=limited(-settings.scale * honest.item_rows),
-        dense=limited(-settings.scale * honest.dense),
+        item_rows=limited(-scale * honest.item_rows),
+        dense=limited(-scale * honest.dense),
     )
 
 

@@ -6,7 +6,7 @@ Algorithms 2 and 3: a cluster of few users has as many delegates as a large one.
 
     before the first round   colluders send statistics at the corners of the valid range
     in a round               colluders move their own row to a corner, one for each cluster, and
-                             send the target's row as in explicit boosting
+                             promote the target as in PIECK
 """
 
 from __future__ import annotations
@@ -16,21 +16,20 @@ from dataclasses import replace
 import numpy as np
 from pydantic import Field
 
-from coterie.attacks.poisoning.boost import boosted
-from coterie.attacks.poisoning.contract import AttackKind, AttackSettings, AttackView
+from coterie.attacks.poisoning import pieck
+from coterie.attacks.poisoning.contract import AttackKind, AttackView
 from coterie.attacks.poisoning.item_updates import value_columns, within_range
-from coterie.attacks.poisoning.surface import Surface
+from coterie.attacks.poisoning.pieck import PIECK
+from coterie.attacks.poisoning.surface import Surface, needs_item_rows
 from coterie.core import streams
 from coterie.types import Doubles, Ints, Updates
 
 
-class Takeover(AttackSettings):
+class Takeover(PIECK):
     groups: int = Field(8, ge=1, le=64)
     """Clusters that the colluders make."""
     distance: float = Field(4.0, gt=0, lt=8)
     """Size of the entries of a colluder's row."""
-    scale: float = Field(100.0, gt=0)
-    """Factor of the target's row, as in boost."""
 
 
 def poison_setup(view: AttackView, settings: Takeover) -> Updates:
@@ -42,7 +41,7 @@ def poison_setup(view: AttackView, settings: Takeover) -> Updates:
 def poison(view: AttackView, settings: Takeover) -> Updates:
     before = view.message.own["user_rows"]
     values = value_columns(view.world, before.shape[1])
-    updates = boosted(view, settings.scale)
+    updates = pieck.poison(view, settings)
     change = np.zeros(updates.user_rows.shape)
     change[:, :values] = corners(view, settings, values) - before[:, :values]
     return replace(updates, user_rows=within_range(change))
@@ -65,14 +64,16 @@ def signs_of(groups: Ints, width: int, seed: int) -> Doubles:
 
 
 def refusal(surface: Surface) -> str:
-    return "" if surface.is_clustered else "its server does not cluster users"
+    clustered = "" if surface.is_clustered else "its server does not cluster users"
+    return clustered or needs_item_rows(surface)
 
 
 TAKEOVER = AttackKind(
-    summary="colluders make clusters of their own, and boost the target",
+    summary="colluders make clusters of their own, and promote the target",
     settings=Takeover,
     poison=poison,
     poison_setup=poison_setup,
+    remember=pieck.remember,
     refusal=refusal,
     is_targeted=True,
 )

@@ -117,6 +117,12 @@ def test_updates_are_valid_or_the_attack_is_refused(attack, name):
     assert sha256(state) != sha256(play(name)[0])
 
 
+@pytest.mark.parametrize("changes", [{}, {"best_user": "loss"}, {"user_rows": "cluster"}])
+def test_takeover_of_fedbso(changes):
+    _, costs = play("fedbso", make("takeover"), **changes)
+    assert not any(one.refused for one in costs)
+
+
 def test_attacks_are_the_same_on_one_node_and_through_the_wire():
     """Of a single colluder: those of several nodes do not see each other's updates."""
     one, _ = play("fedavg", make("noise"), share=0.01)

@@ -29,6 +29,7 @@ COMMANDS = [
     "recommend",
     "similar-items",
     "disclosure",
+    "attack",
     "report",
     "data",
     "algorithms",
@@ -45,6 +46,7 @@ ARGUMENTS = {
     "recommend": "Run folder",
     "similar-items": "Item id, as in the data",
     "disclosure": "Run folder",
+    "attack": "Run folder",
     "report": "One or more run folders",
     "algorithms": "Algorithm whose settings are shown",
 }

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from coterie.cli.options import JsonOption, QuietOption, RunFolderArgument
+from coterie.cli.say import say
 
 
 def attack(
@@ -74,11 +75,11 @@ def attack(
     )
     report.save(outcome, folder)
     if as_json:
-        typer.echo(json.dumps(outcome.as_json(), allow_nan=False))
+        say(json.dumps(outcome.as_json(), allow_nan=False))
         return
     show_table(report.HEADER, report.rows(outcome), title=report.title(outcome))
     if quiet:
         return
     for line in report.notes(outcome):
-        typer.echo(line)
-    typer.echo(f"report: {folder / 'attack.html'}")
+        say(line)
+    say(f"report: {folder / 'attack.html'}")

@@ -13,6 +13,7 @@ CoterieError
     ├── MissingExtra   a feature whose optional packages are not installed
     ├── RunError       a run folder that is missing, occupied or broken
     │   └── StoreError a node's store that is damaged, or a disk that is full
+    ├── PolicyError    a message of a server that a node's policy, or its terms, do not allow
     ├── Diverged       scores or parameters are no longer finite
     ├── LeakError      evaluation data reached training
     └── FetchError     a dataset could not be fetched from any source
@@ -90,6 +91,10 @@ class RunError(UserError):
 
 
 class StoreError(RunError):
+    pass
+
+
+class PolicyError(UserError):
     pass
 
 

@@ -317,8 +317,10 @@ def test_a_server_stops_within_its_privacy_budget(site: Site):
     )
     server = site.serve("--insecure")
     site.wait(lambda: "serving at" in site.log(server), 60)
+    policy = site.folder / "policy.yaml"
+    policy.write_text("epsilon_limit: 2\n")
     for node in range(2):
-        site.join(node, "--insecure", "--epsilon-limit", "2")
+        site.join(node, "--insecure", "--policy", str(policy))
     site.wait(lambda: server.poll() is not None, 120)
     assert server.returncode == 4, site.log(server)
     assert "stopped: 7 of 50 rounds are done" in site.log(server)

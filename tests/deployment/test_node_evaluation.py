@@ -17,6 +17,7 @@ from coterie.algorithms.registry import algorithm
 from coterie.data.interactions import Interactions
 from coterie.deployment.enrolment import FederationTerms
 from coterie.deployment.node_evaluation import NodeMetrics, combine, metric_names
+from coterie.deployment.node_policy import NodePolicy, put_policy
 from coterie.deployment.node_private_store import NodeStore
 from coterie.deployment.node_service import FINISH, SIMULATED, NodeService
 from coterie.errors import ConfigError, RunError, UnknownName
@@ -156,7 +157,7 @@ def test_the_curve_while_training(validation, bare, tmp_path):
 def test_groups_below_the_least_size_report_nothing(bare, tmp_path):
     terms, paths = federation("fedfast", bare, tmp_path)
     for path, least in zip(paths, (101, 2), strict=True):
-        NodeStore.open(path).put_meta(least_group=str(least))
+        put_policy(NodeStore.open(path), NodePolicy(smallest_evaluation_group=least))
     names = metric_names(terms.experiment.protocol)
     reports: dict[str, NodeMetrics] = {}
 
@@ -174,7 +175,7 @@ def test_groups_below_the_least_size_report_nothing(bare, tmp_path):
     mean = reports["1"].sums["HR@10"] / reports["1"].users
     assert point.history.curve[-1]["HR@10"] == pytest.approx(mean)
     for path in paths:
-        NodeStore.open(path).put_meta(least_group="101")
+        put_policy(NodeStore.open(path), NodePolicy(smallest_evaluation_group=101))
     (tmp_path / "again").mkdir()
     point = served(tmp_path / "again", replace(terms, run="another"), InProcessNodes(paths))
     assert point.history.curve == ()

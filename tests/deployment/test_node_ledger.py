@@ -30,17 +30,18 @@ from deployment.test_signing_keys import Log
 
 from coterie.data.interactions import Interactions
 from coterie.data.options import ReadOptions
-from coterie.deployment import node_ledger, user_package
+from coterie.deployment import user_package
 from coterie.deployment.enrolment import EnrolledUsers, FederationTerms, ItemContent
 from coterie.deployment.fleet.join import NodeUsers
 from coterie.deployment.node import NodeEngine
 from coterie.deployment.node_data import roster_of
-from coterie.deployment.node_ledger import LIMIT, epsilon_of, spent_in
+from coterie.deployment.node_ledger import epsilon_of, spent_in
+from coterie.deployment.node_policy import NodePolicy, policy_of, put_policy
 from coterie.deployment.node_private_store import RING, NodeStore
 from coterie.deployment.node_service import ENROL, FINISH, TRAIN, NodeService, split_preamble
 from coterie.deployment.transfer import Permit, SignedPermit
 from coterie.deployment.world import server_world
-from coterie.errors import ConfigError, RunError, StoreError
+from coterie.errors import ConfigError, PolicyError, RunError, StoreError
 from coterie.federated import rounds
 from coterie.federated.nodes import read_message, write_message
 from coterie.federated.privacy import accountant
@@ -315,7 +316,7 @@ def test_the_settings_of_a_run_do_not_change(change, few_people, tmp_path):
     service = NodeService(NodeStore.open(nodes.paths[0]))
     members = EnrolledUsers.of({"0": roster_of(terms, service.store)})
     lying = replace(terms, config=terms.config | change)
-    with pytest.raises(ConfigError, match="the server changed the settings of run a run after"):
+    with pytest.raises(PolicyError, match="the server changed the terms of run a run after"):
         service.begin(lying, members.indices_for(service.store.users()))
     service.begin(terms, members.indices_for(service.store.users()))
 
@@ -325,7 +326,7 @@ def test_the_settings_of_a_run_do_not_change(change, few_people, tmp_path):
 
 def limited(path: Path, limit: float) -> None:
     with closing(NodeStore.open(path)) as store:
-        store.put_meta(**{LIMIT: repr(limit)})
+        put_policy(store, NodePolicy(epsilon_limit=limit))
 
 
 def test_a_run_within_the_limit_is_joined_and_the_next_one_refused(few_people, tmp_path):
@@ -339,7 +340,7 @@ def test_a_run_within_the_limit_is_joined_and_the_next_one_refused(few_people, t
         ConfigError,
         match=r"40 of 40 users do not take part in run the next: their data has spent epsilon "
         r"up to 3, the run asks for 3 \(at delta 1e-05\), and together that exceeds the limit of "
-        r"3\. Join with a higher --epsilon-limit",
+        r"3\. Join with a higher epsilon_limit",
     ):
         service.answer(ENROL, following.to_json().encode())
     limited(paths[0], 5.0)  # two runs of 3 spend 4.5
@@ -398,7 +399,7 @@ def test_a_run_without_a_budget_is_refused_by_a_node_with_a_limit(few_people, tm
     terms, paths = new_federation("fcf", few_people, tmp_path, 1, rounds=1)
     limited(paths[0], 3.0)
     service = NodeService(NodeStore.open(paths[0]))
-    with pytest.raises(ConfigError, match=r"run a run has no privacy budget .* a limit of 3"):
+    with pytest.raises(PolicyError, match=r"run a run has no privacy budget .*epsilon_limit: 3"):
         service.answer(ENROL, terms.to_json().encode())
 
 
@@ -406,12 +407,14 @@ def test_a_limit_holds_until_another_is_given(tmp_path):
     table = tmp_path / "mine.csv"
     table.write_text("user_id,item_id\nann,x\nann,y\n")
     with closing(NodeStore.create(tmp_path / "mine.db")) as store:
-        for given, expected in ((None, None), (2.0, 2.0), (None, 2.0), (3.5, 3.5), (0.0, None)):
-            NodeUsers(table, ReadOptions(), epsilon_limit=given).put(store)
-            assert node_ledger.limit_of(store) == expected
-        for malformed in (float("nan"), float("inf"), -1.0):
-            with pytest.raises(ConfigError, match=r"--epsilon-limit is .*; expected a finite"):
-                NodeUsers(table, ReadOptions(), epsilon_limit=malformed).put(store)
+        limited = [NodePolicy(epsilon_limit=limit) for limit in (2.0, 3.5)]
+        steps = ((None, None), (limited[0], 2.0), (None, 2.0), (limited[1], 3.5))
+        for given, expected in (*steps, (NodePolicy(), None)):
+            NodeUsers(table, ReadOptions(), policy=given).put(store)
+            assert policy_of(store).epsilon_limit == expected
+    for malformed in (float("nan"), float("inf"), -1.0, 0.0):
+        with pytest.raises(ConfigError, match="setting 'epsilon_limit' is"):
+            NodePolicy.of({"epsilon_limit": malformed})
 
 
 # ---- the store
@@ -487,6 +490,7 @@ def test_a_damaged_ledger_stops_the_node(damage, few_people, tmp_path):
 def test_a_store_of_an_earlier_version_gets_a_ledger(few_people, tmp_path):
     _, paths = new_federation("fedease", few_people, tmp_path, 1)
     with closing(NodeStore.open(paths[0])) as store:
-        store.connection.execute("drop table spent")
+        for table in ("spent", "asked", "answered", "evaluated"):
+            store.connection.execute(f"drop table {table}")
         store.connection.execute("pragma user_version = 2")
     assert counts(paths[0]) == {}

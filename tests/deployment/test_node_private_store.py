@@ -249,7 +249,8 @@ def test_a_store_of_an_earlier_version_is_migrated(store: NodeStore, monkeypatch
 
 def test_a_store_of_the_first_version_gets_signing_keys(store: NodeStore):
     pytest.importorskip("cryptography")
-    store.connection.execute("drop table spent")
+    for table in ("spent", "asked", "answered", "evaluated"):
+        store.connection.execute(f"drop table {table}")
     store.connection.execute("alter table person drop column signing_key")
     store.connection.execute("pragma user_version = 1")
     store.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -140,14 +141,6 @@ def join(
             ),
         ),
     ] = False,
-    least_group: Annotated[
-        int,
-        typer.Option(
-            "--least-group",
-            min=2,
-            help="Smallest group of users for which metrics are sent; of fewer, none are.",
-        ),
-    ] = 10,
     disclosure: Annotated[
         Path | None,
         typer.Option(
@@ -164,20 +157,20 @@ def join(
             show_default=False,
         ),
     ] = None,
-    epsilon_limit: Annotated[
-        float | None,
+    policy: Annotated[
+        Path | None,
         typer.Option(
-            "--epsilon-limit",
-            min=0,
-            metavar="EPSILON",
+            "--policy",
             help=(
-                "Privacy budget of each user over all runs that this store takes part in. Users "
-                "stay out of a run that would exceed it, and all stay out of runs without epsilon. "
-                "It holds until another is given; 0 removes it."
+                "YAML file of what a server may ask of this node: docs/policy.md. It holds until "
+                "another is given."
             ),
-            show_default="that of the store, or none",
+            show_default="that of the store, or the defaults",
         ),
     ] = None,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Join without asking whether the policy is right.")
+    ] = False,
     key: Annotated[
         Path | None,
         typer.Option("--key", help="This node's private key, NAME.key.", show_default=False),
@@ -207,19 +200,22 @@ def join(
         from coterie.data.options import ReadOptions
         from coterie.deployment.fleet.join import NodeUsers
         from coterie.deployment.fleet.join import join as start
+        from coterie.deployment.node_policy import read_policy
+
+        def confirm(question: str) -> bool:
+            return yes or not sys.stdin.isatty() or typer.confirm(question, default=True, err=True)
 
         of_file = file_settings(columns, skip_bad_rows, encoding, delimiter, no_header)
         users = NodeUsers(
             data,
             ReadOptions(**of_file),
             simulated,
-            least_group,
             disclosure,
             private_items,
-            epsilon_limit,
+            None if policy is None else read_policy(policy),
         )
         progress = progress_of(log_format, log_level)
-        start(users, store, server, (key, ca), insecure, progress)
+        start(users, store, server, (key, ca), insecure, progress, confirm)
 
 
 def status(

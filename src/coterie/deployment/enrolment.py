@@ -33,6 +33,8 @@ MAX_POSITIVES = 1 << 40
 """Upper limit for the interactions of one node."""
 MAX_USERS = 1 << 22
 """Upper limit for the users of one node."""
+MAX_FEDERATION = 1 << 26
+"""Upper limit for the users of a federation, as a node believes it."""
 MAX_ID_LENGTH = 256
 SIGNING_KEY = re.compile(r"[0-9a-f]{64}")
 
@@ -161,6 +163,20 @@ class UserIndices(JsonMessage):
     """The name of the node's key; empty where nodes have none."""
     signing_keys: list[str] = field(default_factory=list)
     """The public signing keys of all users by index; empty where a user has none."""
+
+    def refuse_impossible(self, n_items: int) -> None:
+        """Reject totals that no federation has: a node would reserve memory for them."""
+        if not 0 <= self.n_users <= MAX_FEDERATION:
+            raise Malformed(f"the server counts {self.n_users} users; at most {MAX_FEDERATION:,}")
+        indices = [*self.numbers.values(), *self.members]
+        if indices and not 0 <= min(indices) <= max(indices) < self.n_users:
+            raise Malformed("the server gives indices to users beyond the number of users")
+        most = len(set(self.members)) * n_items
+        if not 0 <= self.n_positives <= most:
+            raise Malformed(
+                f"the server counts {self.n_positives:,} interactions; {len(self.members):,} users "
+                f"and {n_items:,} items make {most:,} at most"
+            )
 
 
 GONE = ""

@@ -2,47 +2,54 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
 
 from coterie.deployment.enrolment import FederationTerms, Roster
-from coterie.deployment.node_ledger import Excess, RunLedger, limit_of, over_limit
+from coterie.deployment.node_ledger import Excess, RunLedger, over_limit
+from coterie.deployment.node_policy import policy_of, refuse_by_policy
 from coterie.deployment.node_private_store import NodeStore
 from coterie.deployment.private_terms import refuse_unprivate, without_users
-from coterie.errors import ConfigError
+from coterie.errors import ConfigError, PolicyError
 from coterie.federated.federation import AnyWorld, exchanges_with_clients
 from coterie.federated.privacy.budget import plan_of_run
 from coterie.federated.privacy.plan import NoisePlan, central_plan, sampling_rate
-from coterie.federated.privacy.settings import is_private
+
+PINNED_TERMS = "pinned_terms"
+"""Metadata key of the run that the node enrolled for last, and of a digest of its terms."""
 
 
 def refuse_terms(terms: FederationTerms, store: NodeStore) -> None:
-    """Reject terms that protect nobody, and those without a budget where users have a limit."""
+    """Reject terms that protect nobody, and those that the node's policy does not allow."""
     refuse_unprivate(terms.experiment)
-    limit = limit_of(store)
-    if limit is not None and not is_private(terms.experiment.settings):
-        raise ConfigError(
-            f"run {terms.run} has no privacy budget (epsilon), and users of {store.path} have a "
-            f"limit of {limit:g} (--epsilon-limit); expected a run with epsilon. Join without a "
-            "limit (--epsilon-limit 0) if the users agree, or ask the server's owner."
-        )
+    refuse_by_policy(terms, store)
 
 
-def refuse_changed_terms(terms: FederationTerms, store: NodeStore) -> None:
-    """Reject other settings of a run that has begun, if it has a budget, before or after."""
+def pin_terms(terms: FederationTerms, store: NodeStore) -> None:
+    """Remember the terms of a run when they first come, and reject others for the same run.
+
+    A server that could change them could switch to an algorithm, or to a protocol, with which it
+    reads single updates.
+    """
+    text = f"{terms.run} {hashlib.sha256(terms.to_json().encode()).hexdigest()}"
+    pinned = store.meta(PINNED_TERMS) or ""
+    if pinned.rpartition(" ")[0] == terms.run and pinned != text:
+        raise _changed(terms)
     known = store.meta("terms")
-    if known is None or store.meta("run") != terms.run:
-        return
-    before = FederationTerms.from_json(known)
-    if before.config == terms.config:
-        return
-    if is_private(before.experiment.settings) or is_private(terms.experiment.settings):
-        raise ConfigError(
-            f"the server changed the settings of run {terms.run} after it began, and its privacy "
-            "budget holds for the settings that it began with; expected the same. Ask its owner."
-        )
+    if known is not None and store.meta("run") == terms.run and known != terms.to_json():
+        raise _changed(terms)
+    store.put_meta(**{PINNED_TERMS: text})
+
+
+def _changed(terms: FederationTerms) -> PolicyError:
+    name = terms.experiment.choice.algorithm
+    return PolicyError(
+        f"the server changed the terms of run {terms.run} after this node enrolled (they now have "
+        f"algorithm {name}); expected the terms of enrolment in every message. Ask its owner why."
+    )
 
 
 def ledger_for(
@@ -68,7 +75,7 @@ def within_limit(
     The number of all users is not known yet. So this plan has no more noise than that of the run,
     and no less delta: some users may be excluded only when training begins.
     """
-    is_limited = limit_of(store) is not None and is_private(terms.experiment.settings)
+    is_limited = policy_of(store).epsilon_limit is not None
     if not is_limited or not any(roster.learning):
         return roster
     excluded = _excluded(terms, _plan_before(terms, roster), store, warn)
@@ -98,7 +105,7 @@ def _excluded(
     terms: FederationTerms, plan: NoisePlan, store: NodeStore, warn: Callable[[str], None]
 ) -> frozenset[str]:
     """The users who do not take part; ConfigError if all of them do not."""
-    limit = limit_of(store)
+    limit = policy_of(store).epsilon_limit
     if limit is None:
         return frozenset()
     excess = over_limit(store, terms.run, plan, limit)
@@ -118,6 +125,6 @@ def describe(excess: Excess, n_users: int, run: str, limit: float) -> str:
         f"{len(excess.users):,} of {n_users:,} users do not take part in run {run}: their data has "
         f"spent epsilon up to {excess.spent:.3g}, the run asks for {excess.asked:.3g} (at delta "
         f"{excess.delta:.2g}), and together that exceeds the limit of {limit:g}. "
-        "Join with a higher --epsilon-limit if the users agree, or ask the server's owner for a "
-        "smaller epsilon."
+        "Join with a higher epsilon_limit in the policy if the users agree, or ask the server's "
+        "owner for a smaller epsilon."
     )

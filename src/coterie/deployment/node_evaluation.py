@@ -2,7 +2,7 @@
 
 A user's own row of the model is sent only to that user's node. Where clients keep such rows as
 private state, nodes add them from their store. Per-user metrics never leave a node; it replies with
-sums over at least `least_group` users.
+sums over groups that are large enough (`node_evaluation_groups.py`).
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ import numpy as np
 from coterie.deployment.enrolment import FederationTerms, JsonMessage, UserIndices
 from coterie.deployment.node import Node
 from coterie.deployment.node_data import split_of
+from coterie.deployment.node_evaluation_groups import reportable_users
+from coterie.deployment.node_policy import policy_of
 from coterie.deployment.node_private_store import MODEL, NodeStore
 from coterie.evaluation.candidates import Candidates
 from coterie.evaluation.evaluation import accuracy_per_user
@@ -33,8 +35,6 @@ from coterie.models.kinds import kind
 from coterie.models.recommender import Recommender
 from coterie.types import Ints, Message
 
-LEAST_GROUP = 10
-"""Smallest group for which a node reports metrics, unless its operator sets another."""
 KIND = "kind"
 PARTS = "test", "validation", ""
 
@@ -177,11 +177,16 @@ def evaluate_model(
     if final and evaluator.candidates is not None:
         full = accuracy_per_user(model, protocol, seen, wanted, n_items, None)
         table |= {f"full:{name}": values for name, values in full.items()}
-    tested = int(np.count_nonzero(wanted.counts))
-    if tested < int(store.meta("least_group") or LEAST_GROUP):
+    tested = np.flatnonzero(wanted.counts)
+    user_ids = store.numbers()
+    names = [user_ids[index] for index in users[tested].tolist()]
+    least = policy_of(store).smallest_evaluation_group
+    chosen = reportable_users(store, evaluator.part, names, least)
+    if not chosen:
         return NodeMetrics(0, evaluator.part, {})
-    sums = {name: math.fsum(values) for name, values in table.items()}
-    return NodeMetrics(tested, evaluator.part, sums)
+    counts = np.array([name in chosen for name in names], bool)  # (tested users,), as in the table
+    sums = {name: math.fsum(values[counts]) for name, values in table.items()}
+    return NodeMetrics(len(chosen), evaluator.part, sums)
 
 
 def _candidates_of(candidates: Candidates, users: Ints) -> Candidates:

@@ -31,8 +31,6 @@ from coterie.federated.privacy import accountant
 from coterie.federated.privacy.plan import NoisePlan
 from coterie.types import Bools
 
-LIMIT = "epsilon_limit"
-"""Metadata key of the epsilon that no user may exceed over all runs; empty for no limit."""
 LARGEST_DELTA = 1e-5
 """A limit holds at the delta of the run, and at most this one: a server could set any other, at
 which a run seems to spend nothing."""
@@ -226,13 +224,3 @@ def largest_within(costs: Iterable[float], limit: float, delta: float) -> float:
 
     place = bisect_right(ordered, False, key=exceeds)
     return ordered[place - 1] if place else 0.0
-
-
-def limit_of(store: NodeStore) -> float | None:
-    """The epsilon that no user of a store may exceed; None if there is no limit."""
-    text = store.meta(LIMIT)
-    if not text:
-        return None
-    if not is_positive(text):
-        raise damaged(store.path, f"its limit of epsilon is {text!r}")
-    return float(text)

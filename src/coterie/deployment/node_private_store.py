@@ -183,6 +183,7 @@ class NodeStore:
             ("kept", "person"),
             ("given", "person"),
             ("spent", "person"),
+            ("evaluated", "person"),
             ("person", "id"),
         )
         keys = [(user,) for user in users]

@@ -34,10 +34,18 @@ create table kept (person text not null, name text not null, pending integer not
 create table spent (run text not null, person text not null, releases integer not null,
                     multiplier text not null, round integer not null, exchange integer not null,
                     digest blob not null, primary key (run, person)) without rowid;
+create table asked (hour integer primary key, questions integer not null,
+                    replays integer not null);
+create table answered (run text not null, place text not null, digest blob not null,
+                       hour integer not null, primary key (run, place)) without rowid;
+create table evaluated (person text not null, part text not null, number integer not null,
+                        primary key (person, part)) without rowid;
 """
 """about: metadata. person: users, their indices, and their keys for secure aggregation. did:
 interactions. given: users' rows of the last model. held: blobs of no single user. kept: private
-state, committed and pending. spent: what users' data spent of their privacy, by run."""
+state, committed and pending. spent: what users' data spent of their privacy, by run. asked: how
+many messages a server sent, by hour. answered: which messages. evaluated: users whose metrics were
+reported together."""
 COLUMNS = {
     "about": ("key", "value"),
     "person": ("id", "number", "signing_key"),
@@ -46,6 +54,9 @@ COLUMNS = {
     "held": ("name", "value"),
     "kept": ("person", "name", "pending", "tag", "value"),
     "spent": ("run", "person", "releases", "multiplier", "round", "exchange", "digest"),
+    "asked": ("hour", "questions", "replays"),
+    "answered": ("run", "place", "digest", "hour"),
+    "evaluated": ("person", "part", "number"),
 }
 """The columns of TABLES."""
 OBJECTS = {("table", name) for name in COLUMNS}
@@ -67,7 +78,40 @@ def _add_ledger(connection: sqlite3.Connection) -> None:
     )
 
 
-MIGRATIONS: tuple[Migration, ...] = (_add_signing_keys, _add_ledger)
+def _add_policy(connection: sqlite3.Connection) -> None:
+    connection.execute(
+        "create table asked (hour integer primary key, questions integer not null, "
+        "replays integer not null)"
+    )
+    connection.execute(
+        "create table answered (run text not null, place text not null, digest blob not null, "
+        "hour integer not null, primary key (run, place)) without rowid"
+    )
+    connection.execute(
+        "create table evaluated (person text not null, part text not null, "
+        "number integer not null, primary key (person, part)) without rowid"
+    )
+    _move_limits_to_policy(connection)
+
+
+def _move_limits_to_policy(connection: sqlite3.Connection) -> None:
+    """What used to be single options of `coterie join` are rules of the policy."""
+    before = dict(
+        connection.execute(
+            "select key, value from about where key in ('epsilon_limit', 'least_group')"
+        )
+    )
+    policy: dict[str, float] = {}
+    if before.get("epsilon_limit"):
+        policy["epsilon_limit"] = float(before["epsilon_limit"])
+    if before.get("least_group"):
+        policy["smallest_evaluation_group"] = int(before["least_group"])
+    connection.execute("delete from about where key in ('epsilon_limit', 'least_group')")
+    if policy:
+        connection.execute("insert into about values ('policy', ?)", (json.dumps(policy),))
+
+
+MIGRATIONS: tuple[Migration, ...] = (_add_signing_keys, _add_ledger, _add_policy)
 """The first one makes version 2 of version 1, and so on. A change of TABLES adds one."""
 VERSION = 1 + len(MIGRATIONS)
 DTYPE = re.compile(r"[<|][biuf][1248]")

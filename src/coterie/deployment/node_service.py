@@ -10,6 +10,7 @@ import hashlib
 import json
 import secrets
 import struct
+import time
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -18,10 +19,10 @@ import numpy as np
 from coterie.core.progress import SILENT, Progress
 from coterie.data.interactions import objects
 from coterie.deployment.enrolment import FederationTerms, Roster, UserIndices
-from coterie.deployment.node import NEWEST, Node
+from coterie.deployment.node import NEWEST, STAGE, Node
 from coterie.deployment.node_budget import (
     ledger_for,
-    refuse_changed_terms,
+    pin_terms,
     refuse_terms,
     within_limit,
 )
@@ -32,16 +33,25 @@ from coterie.deployment.node_data import (
     split_of,
     unknown_items,
 )
+from coterie.deployment.node_message_checks import (
+    refuse_beyond_terms,
+    refuse_crafted,
+    refuse_unannounced_evaluation,
+)
+from coterie.deployment.node_policy import policy_of
 from coterie.deployment.node_private_store import FORGOTTEN, MODEL, PERMITS, NodeStore
 from coterie.deployment.node_private_store_faults import damaged
+from coterie.deployment.node_questions import count_question, forget_old_questions, refuse_replay
+from coterie.deployment.private_terms import without_users
 from coterie.deployment.transfer import users_of_permit
 from coterie.deployment.world import node_world
 from coterie.errors import RunError, UnknownName
 from coterie.experiments.run_folder import Catalogue
+from coterie.federated.nodes import read_message
 from coterie.federated.wire import Malformed
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from coterie.experiments.finished_run import Recommendation, Run
     from coterie.experiments.reasons import Reason
@@ -76,6 +86,8 @@ class NodeService:
     store: NodeStore
     progress: Progress = SILENT
     """Shows lines to the operator of the node."""
+    clock: Callable[[], float] = time.time
+    """Seconds by which a server's messages are counted."""
     loaded: LoadedNode | None = None
     warned: set[str] = field(default_factory=set)
     """Warnings that were shown."""
@@ -87,16 +99,44 @@ class NodeService:
 
     def answer(self, kind: str, data: bytes) -> bytes:
         """Reply to a message. The first one of a federation carries a preamble with its terms."""
+        if kind not in KINDS:
+            raise Malformed(
+                f"the message kind {kind!r} is unknown; expected one of {', '.join(KINDS)}"
+            )
+        count_question(self.store, policy_of(self.store), self.clock())
         if kind == ENROL:
             return self.enrol(FederationTerms.from_json(data)).to_json().encode()
         preamble, data = split_preamble(data, self.store.meta("terms"))
         if preamble is not None:
             self.begin(*preamble)
         if kind == TRAIN:
-            return self.load().node.receive(data)
-        if kind in (EVALUATE, FINISH):
-            return self.evaluate(data, final=kind == FINISH).encode()
-        raise Malformed(f"the message kind {kind!r} is unknown; expected one of {', '.join(KINDS)}")
+            return self.train(data)
+        return self.evaluate(data, final=kind == FINISH).encode()
+
+    def train(self, data: bytes) -> bytes:
+        """Reply to an exchange of a round."""
+        node, terms, _, _ = self.load()
+        message = read_message(data)
+        refuse_crafted(message, policy_of(self.store))
+        if node.ledger is None:
+            # Under a privacy budget the ledger counts what each user's data entered.
+            refuse_beyond_terms(message, node.world, terms)
+        if STAGE not in message.common:
+            # A client of secure aggregation checks it by itself, at every stage.
+            self.refuse_replay(f"exchange {message.exchange} of round {message.round + 1}", data)
+        return node.receive(data)
+
+    def refuse_replay(self, place: str, data: bytes) -> None:
+        """Reject a place of the run that the server repeats too often with other content."""
+        refuse_replay(
+            self.store,
+            policy_of(self.store),
+            self.clock(),
+            self.load().terms.run,
+            place,
+            data,
+            self.warn_once,
+        )
 
     def warn_once(self, text: str) -> None:
         """Show a warning, unless it was shown before: a server may cause it in every round."""
@@ -107,16 +147,20 @@ class NodeService:
     def enrol(self, terms: FederationTerms) -> Roster:
         """The node's users, for a federation that it may take part in."""
         refuse_terms(terms, self.store)
+        pin_terms(terms, self.store)
         roster = roster_of(terms, self.store)
         return within_limit(terms, roster, self.store, self.warn_once)
 
     def begin(self, terms: FederationTerms, indices: UserIndices) -> None:
         """Begin or resume a federation. Another federation's private state is deleted."""
         refuse_terms(terms, self.store)
-        refuse_changed_terms(terms, self.store)
+        pin_terms(terms, self.store)
+        indices.refuse_impossible(len(terms.items))
         is_new = self.store.meta("run") != terms.run
         if is_new:
+            self._report_other_protection(terms)
             self.store.reset()
+            forget_old_questions(self.store, self.clock())
         self.store.put_numbers(indices.numbers)
         self._confirm(indices)
         if is_new:
@@ -139,6 +183,16 @@ class NodeService:
             )
         self._report_users(terms, indices)
         self.load().node.initialise()
+
+    def _report_other_protection(self, terms: FederationTerms) -> None:
+        """Tell the operator of the node if a new federation protects users in another way."""
+        known = self.store.meta("terms")
+        if known is None:
+            return
+        before = protection_of(FederationTerms.from_json(known))
+        now = protection_of(terms)
+        if before != now:
+            self.progress.warn(f"the server begins another federation: {now}; before: {before}")
 
     def _report_users(self, terms: FederationTerms, indices: UserIndices) -> None:
         """Tell the operator of the node which of its users and interactions do not take part."""
@@ -210,6 +264,12 @@ class NodeService:
         is_private = node.world.settings.epsilon is not None
         if is_private and not final:
             raise Malformed("the server asks for metrics, for which no privacy budget is spent")
+        policy = policy_of(self.store)
+        message = read_message(data)
+        refuse_crafted(message, policy)
+        if not final:
+            refuse_unannounced_evaluation(message.round, node.world, terms)
+        self.refuse_replay("the end" if final else f"the evaluation {message.round}", data)
         users, model = receive_model(node, data)
         if final:
             self.progress.log(
@@ -217,7 +277,7 @@ class NodeService:
                 f"Run: coterie recommend --node {self.store.path} --user ID. "
                 "The node waits for the next federation; stop it with Ctrl-C."
             )
-        if is_private:
+        if is_private or not policy.evaluation:
             return NodeMetrics(0, "", {}).to_json()
         if len(users) < len(node.node.users):
             # The difference of sums over two sets of users would reveal single users' metrics.
@@ -287,6 +347,14 @@ class NodeService:
             return FederationTerms.from_json(terms), known
         except Malformed as error:
             raise damaged(self.store.path, error) from None
+
+
+def protection_of(terms: FederationTerms) -> str:
+    """The algorithm of a federation, and how it protects single users."""
+    settings = without_users(terms.experiment).settings
+    budget = "no epsilon" if settings.epsilon is None else f"epsilon {settings.epsilon:g}"
+    name = terms.experiment.choice.algorithm
+    return f"{name}, secure aggregation {settings.secure_aggregation}, {budget}"
 
 
 def make_preamble(terms: str, indices: UserIndices) -> bytes:

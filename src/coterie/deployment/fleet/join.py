@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import math
 import multiprocessing
 import os
 import sys
+from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
@@ -19,8 +19,7 @@ from coterie.data.options import ReadOptions
 from coterie.deployment.address import Address
 from coterie.deployment.fleet.client import FleetClient, KeyRejected, Unknown, Unreachable
 from coterie.deployment.fleet.node_loop import NodeLoop
-from coterie.deployment.node_evaluation import LEAST_GROUP
-from coterie.deployment.node_ledger import LIMIT
+from coterie.deployment.node_policy import NodePolicy, describe_policy, policy_of, put_policy
 from coterie.deployment.node_private_store import NodeStore
 from coterie.deployment.node_service import SIMULATED, NodeService
 from coterie.deployment.signals import exit_on_sigterm
@@ -42,25 +41,18 @@ class NodeUsers:
     """How the file is read."""
     simulated: bool = False
     """Whether clients draw as in a simulation."""
-    least_group: int = LEAST_GROUP
     disclosure_file: Path | None = None
     """Disclosure rates that users chose."""
     private_items: Path | None = None
     """Items that users never share."""
-    epsilon_limit: float | None = None
-    """What users may spend over all runs; None leaves the limit of the store, and 0 removes it."""
+    policy: NodePolicy | None = None
+    """What a server may ask; None leaves the policy of the store."""
 
     def put(self, store: NodeStore) -> tuple[str, ...]:
         """Write the users and their settings to a store; returns how the file was read."""
         from coterie.data.reading import read
         from coterie.federated.preferences import private_items_table, read_rates
 
-        limit = self.epsilon_limit
-        if limit is not None and not 0 <= limit < math.inf:
-            raise ConfigError(
-                f"--epsilon-limit is {limit}; expected a finite number above 0, or 0 for no limit. "
-                "Change it."
-            )
         # A copy in the cache would be a second place that holds this node's interactions.
         data = read(self.data, replace(self.options, cache=False))
         if self.disclosure_file is not None:
@@ -69,12 +61,11 @@ class NodeUsers:
             private_items_table(self.private_items)
         store.put_interactions(data)
         store.put_meta(
-            least_group=str(self.least_group),
             disclosure_file=_absolute(self.disclosure_file),
             private_items=_absolute(self.private_items),
         )
-        if limit is not None:
-            store.put_meta(**{LIMIT: repr(limit) if limit else ""})
+        if self.policy is not None:
+            put_policy(store, self.policy)
         NodeService(store).set_seed(SIMULATED if self.simulated else "")
         return (*data.reading, *data.notes)
 
@@ -95,10 +86,12 @@ def join(
     credentials: tuple[Path | None, Path | None],
     insecure: bool,
     progress: Progress,
+    confirm: Callable[[str], bool] = lambda question: True,
 ) -> None:
     """Join a federation with the store at `path` until interrupted.
 
-    `credentials`: this node's key, and the certificate of the server's authority.
+    `credentials`: this node's key, and the certificate of the server's authority. `confirm` asks
+    the owner of the node whether its policy is right.
     """
     address = Address.of(server)
     check_credentials(address, credentials, insecure)
@@ -111,6 +104,7 @@ def join(
     )
     with run_folder.locked_file(path.with_suffix(".lock"), taken):
         if not os.environ.pop(RESTARTED, ""):
+            confirm_policy(users.policy, path, progress, confirm)
             for line in put_in_another_process(users, path):
                 progress.log(line)
             with closing(NodeStore.open(path)) as store:
@@ -134,6 +128,23 @@ def join(
             with suppress(Unreachable, Unknown, KeyRejected):
                 client.deactivate()
     restart()
+
+
+def confirm_policy(
+    given: NodePolicy | None, path: Path, progress: Progress, confirm: Callable[[str], bool]
+) -> None:
+    """Show the policy with which a node joins: the given one, or else that of its store."""
+    policy = given or NodePolicy()
+    if given is None and path.exists():
+        with closing(NodeStore.open(path)) as store:
+            policy = policy_of(store)
+    for line in describe_policy(policy):
+        progress.log(f"policy: {line}")
+    if not confirm("Join with this policy?"):
+        raise ConfigError(
+            "the policy was not confirmed; expected yes. Write the rules to a file, and join with "
+            "--policy FILE."
+        )
 
 
 def restart() -> NoReturn:

@@ -197,7 +197,7 @@ def show_result(folder: Path, status: JsonObject, progress: Progress) -> None:
     elif not status["metrics"]:
         progress.log(
             "No metrics: at the end no node had enough users to report them "
-            "(coterie join --least-group)."
+            "(smallest_evaluation_group in their policies)."
         )
     progress.log(
         f"{folder} holds the model, and nodes have it, too: "

@@ -50,6 +50,14 @@ class InProcessNodes:
         self.paths = paths
         self.fails = fails
         self.calls = 0
+        self.most_bytes: dict[str, Mapping[str, int]] = {}
+        """What the server lets nodes send, by kind of message."""
+
+    def fingerprint(self, name: str) -> str:
+        return f"SHA256:{name}" if self.keyed else ""
+
+    def limit_replies(self, kind: str, most_bytes: Mapping[str, int]) -> None:
+        self.most_bytes[kind] = most_bytes
 
     def signed(self, name: str, text: str, signature: str) -> bool:
         return False

@@ -56,7 +56,8 @@ class Hosting:
             if self._may_host(user, name):
                 own.append(user)
             else:
-                self.traffic.refuse(FOREIGN_USER, name)
+                detail = describe_claim(user, self.nodes[user], name, self.traffic)
+                self.traffic.refuse(FOREIGN_USER, name, detail=detail)
         return own
 
     def _may_host(self, user: str, name: str) -> bool:
@@ -128,6 +129,15 @@ def read_used(folder: Path) -> set[str]:
         return set(map(str, cast(list[object], read_json_file(path))))
     except (OSError, DataError, TypeError) as error:
         raise unreadable(path, error) from None
+
+
+def describe_claim(user: str, host: str, name: str, traffic: NodeTraffic) -> str:
+    """Why a user that a node lists is refused, and what the owner of the server can do."""
+    return (
+        f"it lists user {user}, of {traffic.name_with_key(host)}; expected every user on the node "
+        f"that enrolled it first. If {name} is right, run: coterie federation transfer FOLDER "
+        f"--from {host} --to {name}; set prefixed_ids, and no node can claim another's users"
+    )
 
 
 def read_hosts(folder: Path) -> dict[str, str]:

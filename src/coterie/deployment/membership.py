@@ -17,7 +17,8 @@ from pathlib import Path
 import numpy as np
 
 from coterie.deployment.enrolment import EnrolledUsers, FederationTerms, Roster
-from coterie.deployment.hosting import FOREIGN_USER, Hosting
+from coterie.deployment.hosting import FOREIGN_USER, Hosting, describe_claim
+from coterie.deployment.node_limits import NodeLimits
 from coterie.deployment.node_service import ENROL, TRAIN, make_preamble
 from coterie.deployment.server_config import ServerConfig
 from coterie.deployment.server_folder import read_message
@@ -34,6 +35,7 @@ ENROL_SECONDS = 10.0
 """Time for the roster of a node that joins a running federation: others wait for it."""
 OTHER_SIGNING_KEY = "user with another signing key"
 """Why users of a roster do not take part, in the counts of refusals."""
+NOTHING: Mapping[str, str] = {}
 LONGEST_SILENCE = 64
 """Rounds after which a node that does not answer is tried again, at the latest."""
 
@@ -62,6 +64,8 @@ class Membership:
     members: EnrolledUsers
     hosting: Hosting
     hosts: Ints  # (users,) node index; -1 while the user's node has not joined since the start
+    limits: NodeLimits
+    """What nodes may claim."""
     names: list[str] = field(default_factory=list)
     """Node index -> node name."""
     enrolled: dict[str, int] = field(default_factory=dict)
@@ -101,7 +105,7 @@ class Membership:
                 if name not in rosters and now > tried.get(name, -PATIENCE) + PATIENCE
             ]
             tried.update(dict.fromkeys(new, now))
-            for name, roster in request_rosters(terms, traffic, new).items():
+            for name, roster in request_rosters(terms, traffic, new, service.limits).items():
                 admit(rosters, name, roster, traffic)
             return sum(bool(roster.users) for roster in rosters.values())
 
@@ -130,6 +134,7 @@ class Membership:
             members,
             Hosting.read(folder, traffic, terms.run),
             np.full(len(members.users), -1, np.int32),
+            service.limits,
         )
 
     def _wait_for_return(self, service: ServerConfig) -> None:
@@ -158,7 +163,7 @@ class Membership:
                 silence.rounds_left -= 1
                 resting.add(name)
         if new := sorted(joined.keys() - self.enrolled.keys() - resting):
-            rosters = request_rosters(self.terms, self.traffic, new, ENROL_SECONDS)
+            rosters = request_rosters(self.terms, self.traffic, new, self.limits, ENROL_SECONDS)
             self.register(rosters, admit=self.is_open and not final)
             self._set_aside(set(new) - self.enrolled.keys())
         return self.enrolled
@@ -323,8 +328,11 @@ def admit(rosters: dict[str, Roster], name: str, roster: Roster, traffic: NodeTr
     node with exactly the same users is the same node after a restart.
     """
     if traffic.nodes.keyed:
-        taken = {user for known in rosters.values() for user in known.users}
-        traffic.refuse(FOREIGN_USER, name, sum(user in taken for user in roster.users))
+        taken = {user: other for other, known in rosters.items() for user in known.users}
+        foreign = [user for user in roster.users if user in taken]
+        if foreign:
+            detail = describe_claim(foreign[0], taken[foreign[0]], name, traffic)
+            traffic.refuse(FOREIGN_USER, name, len(foreign), detail)
         rosters[name] = roster.select(lambda user: user not in taken)
         return
     rivals = [
@@ -340,16 +348,22 @@ def request_rosters(
     terms: FederationTerms,
     traffic: NodeTraffic,
     names: Iterable[str],
+    limits: NodeLimits,
     seconds: float | None = None,
 ) -> dict[str, Roster]:
     """The rosters of these nodes; nodes without a valid reply are left out."""
     out = dict.fromkeys(names, terms.to_json().encode())
+    traffic.nodes.limit_replies(ENROL, {name: limits.roster_bytes(name) for name in out})
     replies = traffic.send(ENROL, out, seconds=seconds)
-    return traffic.parse("roster", replies, lambda name, data: Roster.parse(data))
+
+    def parse(name: str, data: bytes) -> Roster:
+        return limits.check(name, Roster.parse(data), len(terms.items))
+
+    return traffic.parse("roster", replies, parse)
 
 
-def describe_refused(refused: Mapping[str, int]) -> str:
-    """What was refused of nodes, as a sentence; empty if nothing was."""
+def describe_refused(refused: Mapping[str, int], last: Mapping[str, str] = NOTHING) -> str:
+    """What was refused of nodes, as sentences; empty if nothing was. `last`: by reason, of whom."""
     if not refused:
         return ""
     counts = ", ".join(f"{reason}: {count:,}" for reason, count in sorted(refused.items()))
@@ -358,7 +372,10 @@ def describe_refused(refused: Mapping[str, int]) -> str:
         remedy = (
             " Every user id must be on one node only: give nodes ids with prefixes of their own."
         )
-    return f"Refused: {counts}.{remedy} "
+    details = "".join(
+        f" Last, {last[reason]}." for reason in sorted(refused) if ": " in last.get(reason, "")
+    )
+    return f"Refused: {counts}.{remedy}{details} "
 
 
 def _wait(
@@ -374,13 +391,13 @@ def _wait(
         }
         refused = +traffic.refused
         if refused:
-            status |= {"refused": dict(refused)}
+            status |= {"refused": dict(refused), "last_refused": traffic.last_refused}
         run_folder.write_text(folder, STATUS, json.dumps(status) + "\n")
         if time.monotonic() > until:
             raise NoQuorum(
                 f"{n_nodes} of {service.least_nodes} nodes joined within "
                 f"{service.wait_seconds:g} seconds; expected all of them. "
-                f"{describe_refused(refused)}"
+                f"{describe_refused(refused, traffic.last_refused)}"
                 "Start the others (coterie join), or lower least_nodes, and serve again."
             )
         time.sleep(PAUSE)

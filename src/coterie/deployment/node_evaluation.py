@@ -8,8 +8,9 @@ sums over groups that are large enough (`node_evaluation_groups.py`).
 from __future__ import annotations
 
 import math
-from collections.abc import Container, Iterable
+from collections.abc import Collection, Container, Iterable, Mapping
 from dataclasses import dataclass, replace
+from statistics import median
 from types import SimpleNamespace
 
 import numpy as np
@@ -33,7 +34,7 @@ from coterie.federated.federation import (
 from coterie.federated.wire import Malformed, decode, encode
 from coterie.models.kinds import kind
 from coterie.models.recommender import Recommender
-from coterie.types import Ints, Message
+from coterie.types import Ints, JsonObject, Message
 
 KIND = "kind"
 PARTS = "test", "validation", ""
@@ -99,6 +100,22 @@ def combine(metrics: Iterable[NodeMetrics]) -> dict[str, float]:
         for name in reports[0].sums
         if name in names
     }
+
+
+def contributions(reports: Mapping[str, NodeMetrics], names: Collection[str]) -> JsonObject:
+    """Each node's own means, with its number of users, and the medians over nodes.
+
+    A node can report what it likes about its own users, and weighs as many as it has enrolled. A
+    median that is far from the mean shows it.
+    """
+    of_nodes = {
+        name: {"users": report.users}
+        | {metric: report.sums[metric] / report.users for metric in names}
+        for name, report in reports.items()
+        if report.users
+    }
+    middle = {metric: median(found[metric] for found in of_nodes.values()) for metric in names}
+    return {"metrics_median": middle, "metrics_by_node": of_nodes}
 
 
 # The node's side

@@ -21,9 +21,16 @@ from coterie.core.records import Record
 from coterie.deployment.enrolment import EnrolledUsers, FederationTerms, ItemContent
 from coterie.deployment.membership import Membership, describe_refused
 from coterie.deployment.node import NodeEngine
-from coterie.deployment.node_evaluation import NodeMetrics, combine, metric_names, model_message
+from coterie.deployment.node_evaluation import (
+    NodeMetrics,
+    combine,
+    contributions,
+    metric_names,
+    model_message,
+)
+from coterie.deployment.node_limits import reply_bytes_a_user, reply_limits
 from coterie.deployment.node_private_store import NEVER
-from coterie.deployment.node_service import EVALUATE, FINISH
+from coterie.deployment.node_service import EVALUATE, FINISH, TRAIN
 from coterie.deployment.reachable_users import ReachableUsers
 from coterie.deployment.round_phases import Phase, RoundPhases
 from coterie.deployment.server_config import ServerConfig
@@ -88,6 +95,8 @@ class Server:
     state: str = ""
     since: str = ""
     """When the state began."""
+    contributions: JsonObject = field(default_factory=dict)
+    """What each node reported in the last evaluation, and medians over nodes."""
     warned_in: int = -1
     """The last round in which nodes were missing."""
 
@@ -199,14 +208,23 @@ class Server:
             self._move_approved_users()
             self.membership.enrol_new_nodes(final)
             if refused := self.membership.traffic.refused - refused_before:
-                self.progress.warn(describe_refused(refused).strip())
+                last = self.membership.traffic.last_refused
+                self.progress.warn(describe_refused(refused, last).strip())
             members = self.membership.members
             if members is self.setup.members:
+                self._limit_replies()
                 return
             self.progress.log(describe_change(self.setup.members, members))
             accepted = self.setup.engine.accepted
             self.setup = TrainingSetup.of(self.terms, self.reachable, self.content, self.progress)
             self.point = self.setup.fit(self.terms.federation, self.point, accepted)
+            self._limit_replies()
+
+    def _limit_replies(self) -> None:
+        """Let nodes send as much as the updates of their users take, and no more."""
+        a_user = reply_bytes_a_user(self.terms.federation, self.setup.world, self.point.state)
+        limits = reply_limits(a_user, self.membership.users_per_node())
+        self.membership.traffic.nodes.limit_replies(TRAIN, limits)
 
     def _move_approved_users(self) -> None:
         """Move users to other nodes, where they begin with the initial private state."""
@@ -266,11 +284,12 @@ class Server:
         def parse(name: str, data: bytes) -> NodeMetrics:
             return NodeMetrics.parse(data, hosted[name], names)
 
-        reports = list(membership.traffic.parse("metrics", replies, parse).values())
-        metrics = combine(reports)
+        reports = membership.traffic.parse("metrics", replies, parse)
+        metrics = combine(reports.values())
         if protocol.followed not in metrics:
             return None
-        return next(report.part for report in reports if report.users), metrics
+        self.contributions = contributions(reports, metrics)
+        return next(report.part for report in reports.values() if report.users), metrics
 
     def _commit(self) -> None:
         with self.phases.measure(Phase.COMMIT):
@@ -282,7 +301,7 @@ class Server:
         if state != self.state:
             self.state = state
             self.since = datetime.now(UTC).isoformat(timespec="seconds")
-        status |= {"since": self.since}
+        status |= {"since": self.since} | self.contributions
         if note:
             status |= {"note": note}
             self._warn(note)

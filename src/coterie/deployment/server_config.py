@@ -16,7 +16,8 @@ from coterie.core.progress import Progress
 from coterie.core.settings import Settings
 from coterie.data.small import small_table
 from coterie.deployment import server_folder
-from coterie.deployment.enrolment import FederationTerms, ItemContent
+from coterie.deployment.enrolment import MAX_USERS, FederationTerms, ItemContent
+from coterie.deployment.node_limits import NodeLimits
 from coterie.deployment.private_terms import refuse_unprivate, without_users
 from coterie.errors import ConfigError, DataError, MissingExtra
 from coterie.evaluation.metric_names import RATING_ERRORS
@@ -70,6 +71,24 @@ class ServerConfig(Settings):
     """How long the server waits for nodes to join."""
     open: bool = False
     """Whether users who are not there at the beginning may join between two rounds."""
+    most_users_a_node: int = Field(10_000, ge=1, le=MAX_USERS)
+    """Most users that a node may enrol."""
+    most_users_of: dict[str, int] = Field(default_factory=dict)
+    """Node -> most users that it may enrol, where that is another number."""
+    most_positives_a_user: int = Field(10_000, ge=1)
+    """Most interactions of a user of a node, on average over the node's users."""
+    prefixed_ids: bool = False
+    """Whether a node may enrol only users whose ids begin with its name and a hyphen. Then no node
+    can claim the users of another."""
+
+    @property
+    def limits(self) -> NodeLimits:
+        return NodeLimits(
+            users=self.most_users_a_node,
+            users_of=self.most_users_of,
+            positives_a_user=self.most_positives_a_user,
+            prefixed=self.prefixed_ids,
+        )
 
 
 def prepare_folder(config: Path, out: Path | None, progress: Progress) -> Path:

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Protocol, TypeVar
 
+from coterie.deployment.node_limits import OverLimit
 from coterie.deployment.node_service import TRAIN
 from coterie.deployment.round_phases import Phase, RoundPhases
 from coterie.deployment.server_folder import read_json
@@ -36,6 +37,12 @@ class Nodes(Protocol):
     @property
     def last_refused(self) -> Mapping[str, str]:
         """Reason -> whose request was refused last, and when."""
+
+    def fingerprint(self, name: str) -> str:
+        """The fingerprint of a node's key; empty where nodes have none."""
+
+    def limit_replies(self, kind: str, most_bytes: Mapping[str, int]) -> None:
+        """Set the largest reply of nodes, by name, to a kind of message; more is not read."""
 
     def signed(self, name: str, text: str, signature: str) -> bool:
         """Whether a node signed a text with its key; the signature is base64."""
@@ -102,11 +109,19 @@ class NodeTraffic:
         """Exchanges have a phase of their own; other messages belong to the phase around them."""
         return self.phases.measure(Phase.EXCHANGE) if kind == TRAIN else nullcontext()
 
-    def refuse(self, reason: str, name: str, count: int = 1) -> None:
-        """Count what was refused of a node."""
-        if count:
-            self.refused[reason] += count
-            self.last_refused[reason] = refusal_of(f"node {name}")
+    def refuse(self, reason: str, name: str, count: int = 1, detail: str = "") -> None:
+        """Count what was refused of a node; `detail` has the value, the rule and the remedy."""
+        if not count:
+            return
+        self.refused[reason] += count
+        self.last_refused[reason] = refusal_of(self.name_with_key(name))
+        if detail:
+            self.last_refused[reason] += f": {detail}"
+
+    def name_with_key(self, name: str) -> str:
+        """A node and the fingerprint of its key, by which its owner can be found."""
+        fingerprint = self.nodes.fingerprint(name)
+        return f"node {name} with key {fingerprint}" if fingerprint else f"node {name}"
 
     def parse(
         self, kind: str, replies: Mapping[str, bytes], parse: Callable[[str, bytes], T]
@@ -116,6 +131,8 @@ class NodeTraffic:
         for name, data in replies.items():
             try:
                 parsed[name] = parse(name, data)
+            except OverLimit as error:
+                self.refuse(error.reason, name, detail=str(error))
             except Malformed:
                 self.refuse(f"malformed {kind}", name)
         return parsed

@@ -94,6 +94,8 @@ class Link:
         self.state.claim_task(self.task_id)
         self.state.activate_task(self.task_id)
         self.posted: dict[int, Posted] = {}
+        self.most_bytes: dict[tuple[int, str], int] = {}
+        """(node id, kind) -> the largest reply of that node to a message of that kind."""
         self.pushed: set[int] = set()
         """The nodes that pushed something since replies were taken."""
         self.connections = itertools.count(1)
@@ -121,6 +123,8 @@ class Link:
     def unregister(self, node_id: int) -> None:
         """Refuse a node from now on."""
         self.withdraw(node_id)
+        for limited in [place for place in self.most_bytes if place[0] == node_id]:
+            del self.most_bytes[limited]
         self.state.delete_node(NOOP_FLWR_AID, node_id)
         self.on_change(node_id)
 
@@ -188,11 +192,13 @@ class Link:
     def due(self, public_key: bytes) -> int:
         """The most bytes that the node with this key has to push; 0 if nothing is due."""
         with self.lock:
-            posted = self.posted.get(self.state.get_node_id_by_public_key(public_key) or 0)
+            node_id = int(self.state.get_node_id_by_public_key(public_key) or 0)
+            posted = self.posted.get(node_id)
             if posted is None:
                 return 0
             kind = posted.message.metadata.message_type.removeprefix(f"{ACTION}.")
-            return MOST_BYTES_OF_KIND.get(kind, MOST_BYTES)
+            usual = MOST_BYTES_OF_KIND.get(kind, MOST_BYTES)
+            return min(usual, self.most_bytes.get((node_id, kind), usual))
 
     def has(self, node_id: int) -> bool:
         """Whether a message to this node is on its way, or its reply."""

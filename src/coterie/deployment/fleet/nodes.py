@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from coterie.deployment.fleet.keys import is_signed, read_public_keys
+from coterie.deployment.fleet.keys import fingerprint_of_public, is_signed, read_public_keys
 from coterie.deployment.fleet.link import Link
 
 LOOK_SECONDS = 1.0
@@ -87,6 +87,17 @@ class FleetNodes:
     @property
     def keyed(self) -> bool:
         return self.registry.folder is not None
+
+    def fingerprint(self, name: str) -> str:
+        key = self.registry.keys.get(name)
+        return "" if key is None else fingerprint_of_public(key)
+
+    def limit_replies(self, kind: str, most_bytes: Mapping[str, int]) -> None:
+        ids = {name: node_id for node_id, name in self.registry.names().items()}
+        with self.link.lock:
+            for name, most in most_bytes.items():
+                if name in ids:
+                    self.link.most_bytes[ids[name], kind] = most
 
     def signed(self, name: str, text: str, signature: str) -> bool:
         key = self.registry.keys.get(name)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import base64
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 
 import pytest
 
@@ -162,6 +163,24 @@ def test_a_reply_is_as_large_as_what_is_due(kind: str, most: int):
     assert link.due(KEY.public) == 0
 
 
+def test_a_node_pushes_no_more_than_its_users_updates_take():
+    """A reply of 200 MB where kilobytes are due is refused by its announced length."""
+    link = Link()
+    node_id = link.register(KEY.public)
+    link.received_activation(KEY.public)
+    link.state.activate_node(node_id, 30)
+    link.post(node_id, "train", b"x", 30)
+    link.most_bytes[node_id, "train"] = 70_000
+    gate = Gate(link, lambda public: True, keyed=True)
+    large = {"content-length": "200000000"}
+    assert ask(gate, PUSH_OBJECT, b"", more=large) == 413
+    assert ask(gate, PUSH_OBJECT, b"x" * 70_001) == 413
+    assert gate.refused == {"a body that is too large": 2}
+    assert fingerprint_of_public(KEY.public) in gate.last_refused["a body that is too large"]
+    link.unregister(node_id)
+    assert not link.most_bytes
+
+
 def test_a_body_that_is_slow_is_refused(monkeypatch):
     monkeypatch.setattr(gates, "BODY_SECONDS", 0.05)
     status, bodies, gate, _ = call(PREFIX + PULL_MESSAGES, [b"x"] * 9, pause=0.02)
@@ -178,14 +197,20 @@ def real_gate(knows: bool = True) -> Gate:
     return Gate(Link(), lambda public: knows, keyed=False)
 
 
-def ask(gate: Gate, name: str, body: bytes, key: NodeKey = KEY) -> int:
+def ask(
+    gate: Gate,
+    name: str,
+    body: bytes,
+    key: NodeKey = KEY,
+    more: Mapping[str, str] = MappingProxyType({}),
+) -> int:
     """The status of a call to Flower's own functions."""
     sent: list[dict] = []
     scope = {
         "type": "http",
         "method": "POST",
         "path": PREFIX + name,
-        "headers": [(k.encode(), v.encode()) for k, v in key.headers(0.0).items()],
+        "headers": [(k.encode(), v.encode()) for k, v in (key.headers(0.0) | dict(more)).items()],
     }
 
     async def receive() -> dict:

@@ -20,6 +20,8 @@ from coterie.errors import RunError
 
 HEADER_SECONDS = 10.0
 """Time in which the headers of a request must arrive."""
+MOST_HEADER_BYTES = 1 << 16
+"""Largest headers. Those of a node take less than 1 kB; the parser itself has no limit."""
 IDLE_SECONDS = 75
 """How long a connection may stay open between two requests."""
 MOST_CONNECTIONS = 8192
@@ -27,10 +29,12 @@ MOST_PER_ADDRESS = 2048
 
 
 class BoundedProtocol(HttpToolsProtocol):
-    """A connection that is closed if its address has too many, or if its headers are slow."""
+    """A connection that is closed if its address has too many, or its headers are slow or long."""
 
     per_address: ClassVar[Counter[str]] = Counter()
     peer = ""
+    unfinished = 0
+    """Bytes received of headers that are not complete."""
     timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: Any) -> None:
@@ -51,6 +55,12 @@ class BoundedProtocol(HttpToolsProtocol):
         if not self.per_address[self.peer]:
             del self.per_address[self.peer]
         super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        self.unfinished = 0 if self.timer is None else self.unfinished + len(data)
+        if self.unfinished > MOST_HEADER_BYTES:
+            self.transport.abort()
 
     def on_message_begin(self) -> None:
         self._stop_timer()

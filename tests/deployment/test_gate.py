@@ -176,7 +176,9 @@ def test_a_node_pushes_no_more_than_its_users_updates_take():
     assert ask(gate, PUSH_OBJECT, b"", more=large) == 413
     assert ask(gate, PUSH_OBJECT, b"x" * 70_001) == 413
     assert gate.refused == {"a body that is too large": 2}
-    assert fingerprint_of_public(KEY.public) in gate.last_refused["a body that is too large"]
+    said = gate.last_refused["a body that is too large"]
+    assert fingerprint_of_public(KEY.public) in said
+    assert "it sends more bytes; expected at most 70,000, " in said
     link.unregister(node_id)
     assert not link.most_bytes
 

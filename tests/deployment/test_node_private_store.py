@@ -134,6 +134,7 @@ def test_export_holds_everything_about_a_user(store: NodeStore):
         "private_state": {"user_rows": [1.0, -1.0]},
         "from_server": {},
         "privacy_spent": [],
+        "evaluation_groups": {},
     }
 
 

@@ -147,6 +147,9 @@ class NodeStore:
         spent = self.connection.execute(
             "select run, releases, multiplier from spent where person = ? order by run", (user,)
         ).fetchall()
+        evaluated = self.connection.execute(
+            "select part, number from evaluated where person = ? order by part", (user,)
+        ).fetchall()
         layout = self.layout
         with self._naming_damage():
             rows = {name: read_row(value, layout[name]).tolist() for name, value in private_state}
@@ -162,6 +165,7 @@ class NodeStore:
                 {"run": run, "releases": releases, "noise_multiplier": multiplier}
                 for run, releases, multiplier in spent
             ],
+            "evaluation_groups": dict(evaluated),
         }
 
     def forget(self, user: str) -> None:

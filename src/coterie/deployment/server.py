@@ -67,6 +67,8 @@ def serve(
     phases = traffic.phases
     with phases.measure(Phase.WAIT):
         membership = Membership.establish(folder, terms, traffic, service)
+    if traffic.refused:
+        progress.warn(describe_refused(traffic.refused, traffic.last_refused).strip())
     content = content or ItemContent()
     with phases.measure(Phase.COMPUTE):
         reachable = ReachableUsers(folder, membership)

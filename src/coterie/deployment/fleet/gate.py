@@ -18,7 +18,13 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
-from coterie.core.http_body import BodyTooLarge, ConnectionBroke, check_length, read_body
+from coterie.core.http_body import (
+    MOST_DIGITS,
+    BodyTooLarge,
+    ConnectionBroke,
+    check_length,
+    read_body,
+)
 from coterie.deployment.fleet.keys import fingerprint_of_public, is_signed
 from coterie.deployment.fleet.link import Link
 from coterie.deployment.fleet.messages import (
@@ -79,10 +85,12 @@ CLOCK_SECONDS = 300.0
 class Refused(Exception):
     """A request that goes no further, with its status and the reason for the server's status."""
 
-    def __init__(self, status: int, reason: str) -> None:
+    def __init__(self, status: int, reason: str, detail: str = "") -> None:
         super().__init__(reason)
         self.status = status
         self.reason = reason
+        self.detail = detail
+        """The value, the rule and the remedy, where the reason does not say them."""
 
 
 class Call(NamedTuple):
@@ -113,12 +121,10 @@ class Gate:
         self.loop = asyncio.get_running_loop()
         try:
             call = self._admit(scope)
-            body = await asyncio.wait_for(read_body(receive, self._limit(call)), BODY_SECONDS)
+            body = await self._read(receive, self._limit(call))
             reply = await self._answer(call, body)
         except TimeoutError:
             await self._refuse(scope, send, Refused(408, "a body that arrived too slowly"))
-        except BodyTooLarge:
-            await self._refuse(scope, send, Refused(413, "a body that is too large"))
         except ConnectionBroke:
             await self._refuse(scope, send, Refused(400, "a connection that broke"))
         except Refused as refused:
@@ -129,10 +135,16 @@ class Gate:
         else:
             await respond(send, 200, reply, MEDIA_TYPE)
 
+    async def _read(self, receive: Receive, limit: int) -> bytes:
+        try:
+            return await asyncio.wait_for(read_body(receive, limit), BODY_SECONDS)
+        except BodyTooLarge:
+            raise too_large("more", limit) from None
+
     # Before the body is read
 
     def _admit(self, scope: Scope) -> Call:
-        """The call of a request; Refused or BodyTooLarge if it must not be read."""
+        """The call of a request; Refused if it must not be read."""
         path = str(scope["path"])
         name = path.removeprefix(PREFIX)
         if scope["method"] != "POST" or path == name or name not in CALLS:
@@ -148,7 +160,11 @@ class Gate:
         if not self.knows(key):
             raise Refused(401, "unknown key")
         call = Call(name, key)
-        check_length(headers.get("content-length"), self._limit(call))
+        announced = headers.get("content-length")
+        try:
+            check_length(announced, self._limit(call))
+        except BodyTooLarge:
+            raise too_large(str(announced)[:MOST_DIGITS], self._limit(call)) from None
         signed_at = headers.get(TIMESTAMP_HEADER, "")
         if not is_recent(signed_at):
             raise Refused(401, "a clock that is wrong")
@@ -166,6 +182,8 @@ class Gate:
         if refused.reason != EARLIER_SERVER:
             self.refused[refused.reason] += 1
             self.last_refused[refused.reason] = refusal_of(source_of(scope))
+            if refused.detail:
+                self.last_refused[refused.reason] += f": {refused.detail}"
         # The rest of the body is not read, so that the connection cannot be used again.
         await respond(send, refused.status, b"", "text/plain", close=True)
 
@@ -258,6 +276,16 @@ class Gate:
         self.closed = True
         for node_id in list(self.waiting):
             self.ring(node_id)
+
+
+def too_large(announced: str, limit: int) -> Refused:
+    """Why a body is refused for its size, which follows from the users that a node hosts."""
+    return Refused(
+        413,
+        "a body that is too large",
+        f"it sends {announced} bytes; expected at most {limit:,}, from what is due of the node "
+        "(docs/policy.md). Update the node, or revoke its key",
+    )
 
 
 def source_of(scope: Scope) -> str:

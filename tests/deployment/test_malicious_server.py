@@ -296,6 +296,15 @@ def test_terms_that_change_after_enrolment(change, attacked):
         attacked.service.answer(ENROL, lying.to_json().encode())
 
 
+def test_terms_that_change_between_enrolment_and_the_first_round(attacked, few_people):
+    """The node has enrolled, and knows nothing else of the run."""
+    offered = replace(terms_of(few_people, "fedfast", rounds=1), run="offered")
+    attacked.service.answer(ENROL, offered.to_json().encode())
+    lying = replace(terms_of(few_people, "fcf", rounds=1), run="offered")
+    with pytest.raises(PolicyError, match="changed the terms of run offered after"):
+        attacked.service.begin(lying, attacked.indices())
+
+
 def test_a_new_run_with_another_algorithm_is_shown_to_the_owner(attacked, few_people):
     other = replace(terms_of(few_people, "fcf", rounds=1), run="another")
     attacked.service.begin(other, attacked.indices())

@@ -36,7 +36,7 @@ def pin_terms(terms: FederationTerms, store: NodeStore) -> None:
     """
     text = f"{terms.run} {hashlib.sha256(terms.to_json().encode()).hexdigest()}"
     pinned = store.meta(PINNED_TERMS) or ""
-    if pinned.rpartition(" ")[0] == terms.run and pinned != text:
+    if pinned and pinned.rpartition(" ")[0] == terms.run and pinned != text:
         raise _changed(terms)
     known = store.meta("terms")
     if known is not None and store.meta("run") == terms.run and known != terms.to_json():

@@ -405,3 +405,17 @@ def test_a_signature_of_a_node(keys: Path):
         assert not server.nodes.signed("bob", "a text", ann.sign("a text"))
         assert not server.nodes.signed("cem", "a text", ann.sign("a text"))
         assert not server.nodes.signed("ann", "a text", "no base64!")
+
+
+def test_a_reply_above_the_limit_of_its_node_is_not_read(keys: Path):
+    """The limit is that of the key; the reply of another node comes in time."""
+    with served(keys, deadline=2.0) as server:
+        for name in ("ann", "bob"):
+            server.start(lambda kind, body: b"x" * 100_000, name=name)
+        server.wait_for(2)
+        server.nodes.limit_replies("train", {"ann": 50_000, "bob": 200_000, "unknown": 1})
+        replies = server.nodes.send("train", {"ann": b"", "bob": b""})
+        assert replies == {"bob": b"x" * 100_000}
+        said = server.gate.last_refused["a body that is too large"]
+        assert server.nodes.fingerprint("ann") in said
+        assert server.nodes.fingerprint("nobody") == ""

@@ -38,12 +38,19 @@ def updates_of(*clients: dict[int, list[int]], samples: list[int] | None = None)
 # Bounds
 
 
-def test_a_long_row_is_shortened_to_one_and_a_half_medians():
+def test_a_long_row_is_shortened_to_two_medians():
     """Four honest clients send rows of norm 5; the fifth sends one of norm 5,000."""
     sent = updates_of(*[{0: [3, 4]}] * 4, {0: [3000, 4000]})
     rows = bounds.bounded(sent).item_rows
     assert rows[:4].tolist() == [[3, 4]] * 4
-    assert rows[4].tolist() == [4, 6]
+    assert rows[4].tolist() == [6, 8]
+
+
+def test_tiny_rows_do_not_count():
+    """FCF's clients send a row for every item: one of norm 50 among a hundred of norm 1."""
+    honest = {0: [30, 40]} | {item: [1, 0] for item in range(1, 101)}
+    rows = bounds.shortened_rows(updates_of(*[honest] * 5))
+    assert rows[0].tolist() == [30, 40]
 
 
 def test_many_rows_are_shortened_together():

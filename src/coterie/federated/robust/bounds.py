@@ -3,14 +3,15 @@
 The bounds of a round follow from all its clients, never from the word of one. With med the median
 over clients, which less than half of them cannot move far, a client's update is shortened to
 
-    each item row      ROWS times med of (norm of a client's longest row)
+    each item row      ROWS times med of (typical norm of a client's rows)
     all item rows      UPDATES times med of (norm of all item rows of a client)
     its own row        UPDATES times med of (norm of the own row)
     the dense part     UPDATES times med of (norm of the dense part)
     its samples        SAMPLES times med of the samples
 
-and an item row that fewer than SENDERS clients send moves by so much less: a client that is alone
-with a cold item has no one to be compared with.
+A client's typical norm is that of a row drawn in proportion to its squared norm: FCF's clients send
+a row for every item, most of them tiny. An item row that fewer than SENDERS clients send moves by
+so much less: a client that is alone with a cold item has no one to be compared with.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from numpy.typing import NDArray
 
 from coterie.types import Doubles, Ints, Longs, Updates
 
-ROWS = 1.5
+ROWS = 2.0
 UPDATES = 3.0
 SAMPLES = 4.0
 SENDERS = 3
@@ -52,9 +53,9 @@ def shortened_rows(updates: Updates) -> Ints:
     totals = sums_of_clients(squared, updates.offsets)
     counts = np.diff(updates.offsets)
     sent = counts > 0
-    longest_row = ROWS * np.sqrt(
-        np.median(np.maximum.reduceat(squared, updates.offsets[:-1][sent]))
-    )
+    fourth = sums_of_clients(squared**2, updates.offsets)
+    typical = np.sqrt(fourth / np.maximum(totals, 1.0))
+    longest_row = ROWS * float(np.median(typical[sent]))
     squared = np.minimum(squared, longest_row**2)
     longest = UPDATES * np.sqrt(np.median(totals[sent]))
     factor = shrinking(np.sqrt(sums_of_clients(squared, updates.offsets)), longest)

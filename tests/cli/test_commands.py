@@ -614,8 +614,7 @@ def test_doctor_lists_extras_that_exist_and_are_used() -> None:
         for module in extra.modules:
             distribution = DISTRIBUTIONS.get(module, module)
             assert re.search(rf"\b{distribution}\b", requirements), (name, module)
-            # pandas imports pyarrow when it reads a parquet file.
-            use = r"pd\.read_parquet" if module == "pyarrow" else rf"^\s*(import|from) {module}\b"
+            use = rf"^\s*(import|from) {module}\b"
             assert any(re.search(use, source, re.MULTILINE) for source in sources), module
     assert set(declared["all"][0].removeprefix("coterie[").rstrip("]").split(",")) >= set(EXTRAS)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -303,7 +304,8 @@ def test_a_model_is_saved_without_private_state(tmp_path, monkeypatch):
     assert np.float32(SECRET).tobytes() not in (tmp_path / "model.npz").read_bytes()
     assert (tmp_path / "devices.npz").stat().st_mode & 0o777 == 0o600
     monkeypatch.setattr(run_folder.kinds, "kind", lambda name: OnDevices)
-    monkeypatch.setattr(run_folder, "read_catalogue", lambda place: None)
+    catalogue = SimpleNamespace(user_ids=range(3), item_ids=range(4))
+    monkeypatch.setattr(run_folder, "read_catalogue", lambda place: catalogue)
     again, _ = run_folder.read_model(tmp_path)
     assert sha256(again) == sha256(model)
 

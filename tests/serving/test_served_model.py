@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from coterie import Run
-from coterie.errors import ConfigError, DataError
+from coterie.errors import ConfigError, RunError
 from coterie.experiments import run_folder
 from coterie.serving import model as module
 from coterie.serving.model import ServedModel, UnknownId
@@ -92,7 +92,7 @@ def test_an_unknown_id_is_named_and_no_other(trained: Callable[..., Path]) -> No
 def test_a_model_of_other_items_is_refused(fedals: Path, trained: Callable[..., Path]) -> None:
     other = trained("fedals", n_items=50)
     run_folder.write_catalogue(fedals, run_folder.read_catalogue(other))
-    with pytest.raises(DataError, match="expected files of one run"):
+    with pytest.raises(RunError, match="it scores 78 items; expected 50"):
         RunFolder(fedals).load()
 
 

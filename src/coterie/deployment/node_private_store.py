@@ -409,12 +409,12 @@ class NodeStore:
     def held_list(self, name: str) -> list[Any]:
         """A list in a blob; empty if there is none."""
         with self._naming_damage():
-            values: list[Any] = json.loads(self.held(name) or b"[]")
+            values: object = json.loads(self.held(name) or b"[]")
         if not isinstance(values, list):
             raise damaged(self.path, f"{name} is not a list")
         return values
 
-    def put_list(self, name: str, values: Sequence[Any]) -> None:
+    def put_list(self, name: str, values: Sequence[object]) -> None:
         self.put_held(name, json.dumps(values).encode())
 
     # Metadata

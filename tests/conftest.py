@@ -15,11 +15,30 @@ SECOND_TOWERS = ("sttfedrec-clsm", "fl-clsm")
 """Algorithms that differ from their DSSM versions in the network alone."""
 
 
+REPRESENTATIVES = {
+    "test_a_server_that_dies_resumes": ("settings1-", "settings8-", "settings13-", "settings20-"),
+    "test_the_number_of_nodes_does_not_change_a_run": ("plain", "drop-out-fedfast"),
+    "test_the_number_of_threads_does_not_change_a_run": ("plain", "drop-out-fedfast"),
+    "test_bytes_are_as_many_as_the_simulator_counts": ("fedfast", "fcf", "fedals"),
+    "test_a_node_that_dies_during_secure_aggregation_drops_out": ("ring-3-4-1",),
+    "test_bytes_under_secure_aggregation_are_those_of_a_run": ("fcf", "fedease"),
+    "test_users_of_silent_nodes_are_in_no_group": ("ring",),
+    "test_noise_of_clients": ("local",),
+    "test_as_many_sums_as_fit": ("1.0]", "0.5-40.0-0.05"),
+    "test_the_checkerboard_is_completed": ("[0-",),
+    "test_a_thousand_malicious_replies": ("fcf",),
+    "test_killed_and_resumed_run_equals_an_uninterrupted_one": ("[0]",),
+}
+"""Tests with many cases, and what the names of those have that are not among the long tests."""
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests of rounds and federations take the second network only among the long tests."""
+    """Of tests with many cases that take seconds each, most are among the long tests."""
     for item in items:
-        in_rounds = item.path.parent.name in ("federated", "secagg", "deployment")
-        if in_rounds and any(name in item.name for name in SECOND_TOWERS):
+        in_rounds = item.path.parent.name in ("federated", "secagg", "deployment", "baselines")
+        second_tower = in_rounds and any(name in item.name for name in SECOND_TOWERS)
+        chosen = REPRESENTATIVES.get(item.name.partition("[")[0])
+        if second_tower or (chosen and not any(part in item.name for part in chosen)):
             item.add_marker(pytest.mark.long)
 
 

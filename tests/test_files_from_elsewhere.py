@@ -36,7 +36,7 @@ from coterie.experiments.finished_run import Run
 from coterie.types import JsonObject
 
 LIMIT = 8 * MIB
-FEW = 50
+FEW = 20
 MANY = 1_000
 RECORD = "als"
 EXPERIMENT = """\

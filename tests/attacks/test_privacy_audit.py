@@ -66,6 +66,7 @@ def test_noise_of_clients(who):
     assert min(finding.epsilon for finding in controls) > 3
 
 
+@pytest.mark.long
 def test_the_bound_is_close_to_the_claim():
     """An attack that finds nothing would not find mistakes either."""
     private, _ = findings("fedease")
@@ -94,6 +95,7 @@ def test_half_the_noise_is_caught(name, monkeypatch):
     assert any(finding.refutes for finding in private)
 
 
+@pytest.mark.long
 def test_half_a_share_of_noise_is_caught(monkeypatch):
     drawn = noise.discrete_gaussian
     monkeypatch.setattr(

@@ -73,6 +73,7 @@ def test_users_of_silent_nodes_are_in_no_group(settings, people, tmp_path, group
     assert point.history.updates == 4 * COHORT + in_second_round
 
 
+@pytest.mark.long
 def test_a_quorum_counts_silent_nodes(people, tmp_path, groups):
     """Nodes fall silent one after the other. With fewer than half of them no round counts."""
     terms, paths = new_federation("fcf", people, tmp_path, N_NODES, **SECAGG | {"rounds": 8})
@@ -82,6 +83,7 @@ def test_a_quorum_counts_silent_nodes(people, tmp_path, groups):
     assert json.loads((tmp_path / "status.json").read_text())["round"] == 5
 
 
+@pytest.mark.long
 def test_a_server_that_dies_repeats_a_round_with_the_same_groups(people, tmp_path, groups):
     """Users who were left out stay left out in that round, though their nodes have returned."""
     states = []

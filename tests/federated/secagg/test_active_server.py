@@ -347,6 +347,7 @@ def touched_items(site: Site, t: int = 3) -> dict[int, np.ndarray]:
     return found
 
 
+@pytest.mark.long
 def test_who_touched_an_item_of_the_union_cannot_be_told(training):
     """Of the rows in the union, those that a client touched look like the others in its upload."""
     pytest.importorskip("sklearn")

@@ -127,6 +127,7 @@ def test_models_equal_those_of_plain_sums(name, changes, training):
     assert all(costs.accepted >= 7 for costs in costs_by_round)
 
 
+@pytest.mark.long
 def test_dropouts_in_large_groups_are_reproducible(training):
     """Who drops out, who holds shares, and so which groups are completed follow from the seed."""
     changes = SECAGG | {"client_dropout": 0.2, "rounds": 6, "participation": 0.3}

@@ -195,6 +195,12 @@ class TimedNode:
         self.service = service
         self.seconds: list[float] = []
 
+    def fingerprint(self, name: str) -> str:
+        return ""
+
+    def limit_replies(self, kind: str, most_bytes: Mapping[str, int]) -> None:
+        pass
+
     def signed(self, name: str, text: str, signature: str) -> bool:
         return False
 

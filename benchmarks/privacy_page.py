@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from statistics import mean
@@ -126,7 +127,7 @@ def table(runs: Sequence[JsonObject], dataset: str) -> str:
     curves = {name: private_runs(runs, dataset, name) for name in ALGORITHMS}
     curves = {name: found for name, found in curves.items() if found}
     epsilons = sorted({float(run["epsilon"]) for found in curves.values() for run in found})
-    seeds = {name: len({run["seed"] for run in found}) for name, found in curves.items()}
+    seeds = {name: seeds_of(found) for name, found in curves.items()}
     rows = []
     bold = []
     for metric in ("NDCG@10", METRIC):
@@ -136,9 +137,15 @@ def table(runs: Sequence[JsonObject], dataset: str) -> str:
             bold.append((len(rows) + list(values).index(best), column))
         for name, curve in values.items():
             cells = [f"{curve[e]:.4f}" if e in curve else "" for e in epsilons]
-            rows.append([f"`{name}`, {metric}", str(seeds[name]), *cells])
+            rows.append([f"`{name}`, {metric}", seeds[name], *cells])
     header = [DATASETS[dataset], "seeds", *(f"{epsilon:g}" for epsilon in epsilons)]
     return markdown_table(header, rows, bold)
+
+
+def seeds_of(runs: Sequence[JsonObject]) -> str:
+    """How many seeds a mean is over: 3, or 2 to 3 where epsilons differ."""
+    counts = Counter(run["epsilon"] for run in runs).values()
+    return str(min(counts)) if min(counts) == max(counts) else f"{min(counts)} to {max(counts)}"
 
 
 def users_table(runs: Sequence[JsonObject]) -> str:

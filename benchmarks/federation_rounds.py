@@ -30,6 +30,7 @@ from statistics import median
 from typing import Any, ClassVar
 
 import numpy as np
+import pandas as pd
 
 import coterie
 from coterie.data.interactions import Interactions
@@ -218,16 +219,14 @@ class TimedNode:
 
 
 def write_files(folder: Path, data: Interactions, n_nodes: int, settings: dict[str, Any]) -> None:
-    header = "user_id,item_id,timestamp"
+    times = data.times if data.times is not None else np.zeros(len(data.users), int)
     users = data.user_ids[data.users]
     items = data.item_ids[data.items]
-    times = data.times if data.times is not None else np.zeros(len(users), int)
-    lines = np.array([f"{u},{i},{t}" for u, i, t in zip(users, items, times, strict=True)])
-    (folder / "all.csv").write_text("\n".join([header, *lines]))
+    whole = pd.DataFrame({"user_id": users, "item_id": items, "timestamp": times})
+    whole.to_csv(folder / "all.csv", index=False)
     for k in range(n_nodes):
-        own = lines[data.users % n_nodes == k]
-        (folder / f"{k}.csv").write_text("\n".join([header, *own]))
-    (folder / "items.csv").write_text("\n".join(["item_id", *map(str, data.item_ids)]))
+        whole[data.users % n_nodes == k].to_csv(folder / f"{k}.csv", index=False)
+    pd.DataFrame({"item_id": data.item_ids}).to_csv(folder / "items.csv", index=False)
     keys = settings | {"items": "items.csv", "least_nodes": n_nodes}
     (folder / "fed.yaml").write_text("".join(f"{key}: {value}\n" for key, value in keys.items()))
 

@@ -56,10 +56,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("parts", nargs="*", choices=list(PARTS), default=list(PARTS))
+    parser.add_argument("parts", nargs="*", choices=list(PARTS), default=[])
     parser.add_argument("--repeat", type=int, default=5)
     given = parser.parse_args()
-    for part in given.parts:
+    for part in given.parts or PARTS:
         print(json.dumps({"part": part} | PARTS[part](given.repeat)), flush=True)
 
 

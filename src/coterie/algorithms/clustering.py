@@ -122,9 +122,9 @@ def labels_of_present(present: Bools, labels: Ints) -> Ints:
     return labels if present.all() else np.where(present, labels, -1).astype(np.int32)
 
 
-def sizes_of(labels: Ints) -> Longs:
-    """The number of users of each cluster."""
-    return np.bincount(labels[labels >= 0], minlength=1)
+def sizes_of(labels: Ints, n_clusters: int = 1) -> Longs:
+    """The number of users of each cluster, of `n_clusters` at least."""
+    return np.bincount(labels[labels >= 0], minlength=n_clusters)
 
 
 def draw(labels: Ints, quotas: Longs, seed: int, t: int) -> Ints:
@@ -133,7 +133,7 @@ def draw(labels: Ints, quotas: Longs, seed: int, t: int) -> Ints:
     Every user draws a lot, and the lowest lots of a cluster win. With one cluster this is plain
     sampling without replacement.
     """
-    sizes = sizes_of(labels)
+    sizes = sizes_of(labels, len(quotas))
     quotas = np.minimum(quotas, sizes)
     key = streams.key(seed, "sampling", t)
     # Lots are uniform: a threshold a little above the quota's share leaves few lots to sort.

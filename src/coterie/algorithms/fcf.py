@@ -66,6 +66,7 @@ from coterie.federated.federation import (
 )
 from coterie.federated.privacy.clipping import clipped
 from coterie.federated.privacy.settings import noise_kernels
+from coterie.federated.robust.multiples import Multiples
 from coterie.models.factors import rows
 from coterie.models.new_user import NewUser
 from coterie.models.private_factors import PrivateFactors
@@ -404,6 +405,8 @@ EXCHANGE = clipped(
         sizes=sizes,
         fast=FastPaths(chunk_size=chunk_size, single_pass=single_pass),
         secure_sum=unweighted(by_item=("items",)),
+        # A client sends a row for every item, most of them tiny.
+        bounds=lambda world: Multiples(rows=12),
     ),
     PrivateSum(
         releases=lambda world: world.settings.rounds,

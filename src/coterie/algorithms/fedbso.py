@@ -44,6 +44,7 @@ from coterie.algorithms.local.samples import Samples, draw
 from coterie.core import streams
 from coterie.errors import ConfigError
 from coterie.federated.federation import Accepted, Exchange, Federation, NodeData, Sums, World
+from coterie.federated.robust.turns import with_a_turn
 from coterie.models.gmf_groups import GMFGroups
 from coterie.models.recommender import Recommender
 from coterie.types import SCALE, Doubles, Floats, Ints, Message, Sizes, Updates
@@ -266,8 +267,10 @@ def swap_centers(
 def sample(world: World[FedBSO], state: FedBSOState, t: int) -> Ints:
     """C of every cluster."""
     groups = clusters.labels_of_present(world.present, state.clusters)
-    m = users_per_cluster(clusters.sizes_of(groups), world.settings.participation)
-    return clusters.draw(groups, m, world.seed, t)
+    alpha = world.settings.participation
+    m = users_per_cluster(clusters.sizes_of(groups), alpha)
+    with_turn = clusters.labels_of_present(with_a_turn(world, alpha, t), groups)
+    return clusters.draw(with_turn, m, world.seed, t)
 
 
 def users_per_cluster(sizes: np.ndarray, alpha: float) -> np.ndarray:

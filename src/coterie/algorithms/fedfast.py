@@ -58,6 +58,8 @@ from coterie.federated.federation import (
     Sums,
     World,
 )
+from coterie.federated.robust.multiples import Multiples
+from coterie.federated.robust.turns import with_a_turn
 from coterie.types import SCALE, Doubles, Floats, Ints, Message, Sizes, Updates
 
 N_STATISTICS = 3
@@ -208,7 +210,8 @@ def by_metadata(world: World[Clustered]) -> Ints:
 
 def actv_samp(world: World[Clustered], state: FedFastState, t: int) -> Ints:
     """S_t: users at random, one of each cluster in turn, until there are m."""
-    groups = clusters.labels_of_present(world.present, state.clusters)
+    present = with_a_turn(world, world.settings.participation, t)
+    groups = clusters.labels_of_present(present, state.clusters)
     quotas = clusters.round_robin(
         clusters.sizes_of(groups), fedavg.cohort_size(world), world.seed, t
     )
@@ -326,6 +329,8 @@ ACTVAGG: Exchange[FedFastState, FedFast] = Exchange(
     server_update=actv_agg,
     sizes=fedavg.sizes,
     secure_sum=SecureSum(by_item=("items", "weights")),
+    # The own row of a delegate moves other users.
+    bounds=lambda world: Multiples(own_row=1.0),
     visible=fedavg.VISIBLE,
 )
 AVERAGE: Exchange[FedFastState, FedAvgActvSamp] = Exchange(

@@ -401,6 +401,7 @@ TRAIN = Exchange(
     fast=FastPaths(chunk_size=chunk_size, single_pass=single_pass),
     role=AGGREGATION,
     secure_sum=SecureSum(by_item=("items",)),
+    bounds=fcf.EXCHANGE.bounds,
 )
 SEND_ITEMS = Relay(
     sender=AGGREGATION, receiver=RECOMMENDATION, send=send_items, receive=move_item_view

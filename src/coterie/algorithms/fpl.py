@@ -61,6 +61,7 @@ from coterie.federated.federation import (
 )
 from coterie.federated.privacy.clipping import clipped
 from coterie.federated.privacy.settings import noise_kernels
+from coterie.federated.robust.multiples import Multiples
 from coterie.models.factors import rows, score_by_pairs
 from coterie.models.new_user import NewUser
 from coterie.models.private_factors import PrivateFactors
@@ -457,6 +458,11 @@ def not_private(world: World[FPL]) -> str:
     )
 
 
+def bounds(world: World[FPL]) -> Multiples:
+    """With one triple, most clients have little left to learn, and a few send long rows."""
+    return Multiples(rows=200, updates=200) if triples(world) == 1 else Multiples()
+
+
 EXCHANGE = clipped(
     Exchange(
         broadcast=broadcast,
@@ -468,6 +474,7 @@ EXCHANGE = clipped(
         secure_sum=unweighted(
             by_item=("items",), to_table=rows_of_all_items, from_table=rows_that_changed
         ),
+        bounds=bounds,
     ),
     PrivateSum(
         releases=lambda world: world.settings.epochs * rounds_an_epoch(world),

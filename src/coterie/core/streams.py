@@ -40,6 +40,12 @@ def below(words: NDArray[np.uint64], limits: NDArray[np.int64]) -> NDArray[np.in
     return (((words >> np.uint64(32)) * limits.astype(np.uint64)) >> np.uint64(32)).astype(np.int64)
 
 
+def uniform(keys: NDArray[np.uint64]) -> NDArray[np.float64]:
+    """A number in [0, 1) from each stream."""
+    drawn: NDArray[np.float64] = (words(keys, 0) >> np.uint64(11)).astype(np.float64) * 2.0**-53
+    return drawn
+
+
 def normal(keys: NDArray[np.uint64], n: int) -> NDArray[np.float64]:
     """(streams, n) standard normal numbers; a row depends on its stream only (Box-Muller 1958)."""
     drawn = np.stack([words(keys, j) for j in range(n + n % 2)], axis=1) >> np.uint64(11)

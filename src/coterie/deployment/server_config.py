@@ -93,7 +93,8 @@ class ServerConfig(Settings):
 
 def prepare_folder(config: Path, out: Path | None, progress: Progress) -> Path:
     """The run folder of a config file: a new one, or `out` if a server used it before."""
-    service, experiment = read_server_config(config)
+    terms = begun(out)
+    service, experiment = read_server_config(config, terms)
     if experiment.choice.dataset != NO_DATA:
         # A file of `coterie tune` names the dataset that it was tuned on.
         progress.warn(
@@ -102,9 +103,7 @@ def prepare_folder(config: Path, out: Path | None, progress: Progress) -> Path:
         )
     refuse_unsupported(experiment, progress)
     refuse_open(config, service, experiment)
-    if out is not None and (out / "terms.json").exists():
-        server_folder.refuse_later_format(out)
-        terms = server_folder.read_message(out, "terms.json", FederationTerms)
+    if out is not None and terms is not None:
         refuse_changed(config, experiment, terms)
         (out / "failed.json").unlink(missing_ok=True)
         run_folder.write_text(out, "service.json", service.model_dump_json())
@@ -121,10 +120,22 @@ def prepare_folder(config: Path, out: Path | None, progress: Progress) -> Path:
     return folder
 
 
-def read_server_config(config: Path) -> tuple[ServerConfig, Experiment]:
-    """Read a config file; errors say to change that file."""
-    # Nodes do not count items for popularity yet.
+def begun(out: Path | None) -> FederationTerms | None:
+    """The terms of a federation that began in the folder; None where none did."""
+    if out is None or not (out / "terms.json").exists():
+        return None
+    server_folder.refuse_later_format(out)
+    return server_folder.read_message(out, "terms.json", FederationTerms)
+
+
+def read_server_config(
+    config: Path, terms: FederationTerms | None = None
+) -> tuple[ServerConfig, Experiment]:
+    """Read a config file; errors say to change that file. `terms` are those of a federation that
+    began before."""
     given = with_system_noise(with_hidden_requests(read_file(str(config))))
+    given = with_defence(given, terms)
+    # Nodes do not count items for popularity yet.
     values = {"dataset": NO_DATA, "popularity_prior": 0.0} | given
     if not values.get("items"):
         raise ConfigError(
@@ -162,6 +173,19 @@ def with_system_noise(values: JsonObject) -> JsonObject:
     The default of a simulation is the seed of the run, which all nodes of a federation know.
     """
     return values if values.get("epsilon") is None else {"noise_source": "system"} | values
+
+
+def with_defence(values: JsonObject, terms: FederationTerms | None) -> JsonObject:
+    """With bounds on what a client may send, unless the file says otherwise.
+
+    The default of a simulation is none, as papers have it. Bounds compare single updates, which a
+    server does not see under secure aggregation and must not use under a privacy budget. A
+    federation that began before keeps what it began with.
+    """
+    if terms is not None:
+        return {"robust": terms.config.get("robust", "none")} | values
+    hidden = values.get("secure_aggregation", "none") != "none" or values.get("epsilon") is not None
+    return values if hidden else {"robust": "bounded"} | values
 
 
 def refuse_changed(config: Path, experiment: Experiment, terms: FederationTerms) -> None:

@@ -73,13 +73,12 @@ class Aggregate:
     def costs(self, cohort: Ints, message: Message) -> Costs:
         """Costs of sending the message to the cohort and of the replies that came."""
         accepted = len(self.accepted.users)
-        assign_rings = self.refused.total() - sum(
-            self.refused[fault] for fault in NOT_OF_THE_COHORT
-        )
+        of_others = sum(self.refused[fault] for fault in NOT_OF_THE_COHORT)
+        refused = self.refused.total() - of_others
         return Costs(
             users=cohort,
             accepted=accepted,
-            dropped=max(len(cohort) - accepted - assign_rings, 0),
+            dropped=max(len(cohort) - accepted - refused, 0),
             refused=self.refused,
             bytes_up=self.bytes_up,
             bytes_down=message_size(message) * len(cohort) + self.bytes_down,
@@ -149,7 +148,7 @@ def _one_chunk(
 ) -> Aggregate:
     replies = call(exchange, message) if len(message.users) else []
     updates, refused = validate(replies, Expected.of(message, sizes))
-    updates = defended(world, updates) if len(updates) else updates
+    updates = defended(world, exchange, updates) if len(updates) else updates
     return Aggregate(
         sums=defended_sums(world, exchange, message, updates) if len(updates) else {},
         # Decoded arrays are views that would keep the whole reply in memory: copy them.

@@ -14,7 +14,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from coterie.core import streams
 from coterie.core.progress import Progress
@@ -107,13 +106,15 @@ def _diurnal(world: AnyWorld, t: int, rounds: int) -> Bools:
     hour = HOUR_SPREAD * streams.normal(streams.keys(world.seed, "hour", last=users), 1)[:, 0]
     phase = 2 * np.pi * (t / world.settings.rounds_per_day - hour)
     probability = MEAN_AVAILABILITY + DAILY_SWING * np.cos(phase)
-    available: Bools = _uniform(streams.keys(world.seed, "here", t, last=users)) < probability
+    available: Bools = (
+        streams.uniform(streams.keys(world.seed, "here", t, last=users)) < probability
+    )
     return available
 
 
 def _stretches(world: AnyWorld, t: int, rounds: int) -> Bools:
     """Each client is unavailable for one third of the run; the stretch may wrap around its end."""
-    begin = _uniform(streams.keys(world.seed, "stretch", last=np.arange(world.n_users)))
+    begin = streams.uniform(streams.keys(world.seed, "stretch", last=np.arange(world.n_users)))
     available: Bools = (t / rounds - begin) % 1 >= AWAY
     return available
 
@@ -125,7 +126,7 @@ def _heavy_away(world: AnyWorld, t: int, rounds: int) -> Bools:
     """
     assert world.presence is not None, "with_availability_trace finds the heavy contributors"
     heavy = world.presence[:, 0]
-    begin = _uniform(streams.keys(world.seed, "heavy away", last=heavy))
+    begin = streams.uniform(streams.keys(world.seed, "heavy away", last=heavy))
     available = np.ones(world.n_users, bool)
     available[heavy] = (t / rounds - begin) % 1 >= HEAVY_AWAY
     return available
@@ -175,9 +176,3 @@ def response_times(world: AnyWorld, cohort: Ints, t: int) -> Doubles:
     moment = streams.normal(streams.keys(world.seed, "moment", t, last=cohort), 1)[:, 0]
     times: Doubles = np.exp(DEVICE_SPREAD * device + ROUND_SPREAD * moment)
     return times
-
-
-def _uniform(keys: NDArray[np.uint64]) -> Doubles:
-    """A number in [0, 1) from each stream."""
-    drawn: Doubles = (streams.words(keys, 0) >> np.uint64(11)).astype(np.float64) * 2.0**-53
-    return drawn

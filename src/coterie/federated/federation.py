@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from coterie.core.records import Record
 from coterie.data.training_set import TrainingSet
+from coterie.federated.robust.multiples import Multiples
 from coterie.federated.secagg.words import MAX_ENTRY, Word
 from coterie.federated.settings import FederationSettings
 from coterie.models.recommender import Recommender
@@ -281,6 +282,8 @@ class Exchange(Generic[State, AlgorithmSettings]):
     """How secure aggregation computes the sums; None where it cannot."""
     private_sum: PrivateSum | None = None
     """How the sums become differentially private; None where they cannot."""
+    bounds: Callable[[World[AlgorithmSettings]], Multiples] = lambda world: Multiples()
+    """How far a client may exceed the others of its round, with a defence (`robust`)."""
     visible: str = ""
     """What the server still sees of every client under secure aggregation; "" if nothing, or where
     secure aggregation would protect nothing at all."""

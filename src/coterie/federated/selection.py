@@ -15,7 +15,7 @@ from coterie.federated.federation import (
     exchanges_with_clients,
 )
 from coterie.federated.privacy.plan import sampling_rate
-from coterie.federated.robust.bounds import FEWEST_CLIENTS
+from coterie.federated.robust.defence import check_comparable
 from coterie.types import Bools, Ints
 
 MOST_USERS = 1 << 17
@@ -66,9 +66,10 @@ def _drops_out(world: World[AlgorithmSettings], cohort: Ints, t: int) -> Bools |
 
 
 def check_size(world: World[AlgorithmSettings], cohort: Ints) -> None:
-    """Refuse a cohort that would overflow sums, that secure aggregation cannot hide, or whose
-    clients are too few to bound each other."""
+    """Refuse a cohort that would overflow sums, that secure aggregation cannot hide, or that a
+    defence cannot compare."""
     n = len(cohort)
+    check_comparable(world, n)
     if n > MOST_USERS:
         raise ConfigError(
             f"a round selects {n:,} users, which could overflow integer sums; "
@@ -82,12 +83,6 @@ def check_size(world: World[AlgorithmSettings], cohort: Ints) -> None:
             f"{users} cannot hide any of them; expected at least {fewest}. "
             f"Raise users_per_round or participation{_or_lower(world)}, or set "
             "secure_aggregation=none."
-        )
-    if world.settings.robust != "none" and n < FEWEST_CLIENTS:
-        raise ConfigError(
-            f"setting 'robust' is {world.settings.robust!r}, but a round selects {n} clients; "
-            f"expected at least {FEWEST_CLIENTS}, which bound each other. Raise users_per_round or "
-            "participation, or set robust=none."
         )
 
 

@@ -57,7 +57,8 @@ class FederationSettings(PrivacySettings):
     robust: Literal["none", "bounded", "trimmed", "groups"] = "none"
     """Defence against hostile clients: none; bounds on what a client sends, from all clients of the
     round; bounds, and extremes of each component trimmed; or bounds, and extreme sums over groups
-    of clients left out. Compares updates in the clear: not with secure aggregation or epsilon."""
+    of clients left out. Compares updates in the clear: only groups goes with secure aggregation,
+    without bounds, and none with epsilon."""
     clip: float = Field(0.3, gt=0)
     """Under a privacy budget: the largest L2 norm of an update; longer ones are shortened. For
     algorithms whose clients send updates of a model."""
@@ -100,14 +101,14 @@ class FederationSettings(PrivacySettings):
 
     @model_validator(mode="after")
     def _defences_see_updates(self) -> Self:
-        if self.robust != "none" and (
-            self.secure_aggregation != "none" or self.epsilon is not None
-        ):
+        in_groups = self.robust == "groups" and self.epsilon is None
+        hidden = self.secure_aggregation != "none" or self.epsilon is not None
+        if self.robust != "none" and hidden and not in_groups:
             raise ValueError(
                 f"setting 'robust' is {self.robust!r}, with secure_aggregation="
                 f"{self.secure_aggregation} and epsilon={self.epsilon}; expected neither: a "
                 "defence compares single updates, and bounds from other clients are not private. "
-                "Set robust=none"
+                "Set robust=none, or robust=groups with secure aggregation"
             )
         return self
 

@@ -8,10 +8,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from small_federation import histories, play_locally, sha256
+from small_federation import histories, play_locally, sha256, world_for
 
 from coterie.errors import ConfigError
+from coterie.federated.federation import AnyWorld, Sums
 from coterie.federated.robust import bounds, groups, trimming
+from coterie.federated.robust.multiples import Multiples
+from coterie.federated.robust.turns import with_a_turn
+from coterie.federated.secagg import server as secagg_server
 from coterie.types import SCALE, Updates
 
 DEFENCES = ["bounded", "trimmed", "groups"]
@@ -38,25 +42,37 @@ def updates_of(*clients: dict[int, list[int]], samples: list[int] | None = None)
 # Bounds
 
 
-def test_a_long_row_is_shortened_to_two_medians():
+def test_a_long_row_is_shortened_to_a_multiple_of_the_median():
     """Four honest clients send rows of norm 5; the fifth sends one of norm 5,000."""
     sent = updates_of(*[{0: [3, 4]}] * 4, {0: [3000, 4000]})
-    rows = bounds.bounded(sent).item_rows
+    rows = bounds.bounded(sent, Multiples(rows=2)).item_rows
     assert rows[:4].tolist() == [[3, 4]] * 4
     assert rows[4].tolist() == [6, 8]
 
 
-def test_tiny_rows_do_not_count():
-    """FCF's clients send a row for every item: one of norm 50 among a hundred of norm 1."""
-    honest = {0: [30, 40]} | {item: [1, 0] for item in range(1, 101)}
-    rows = bounds.shortened_rows(updates_of(*[honest] * 5))
-    assert rows[0].tolist() == [30, 40]
+def test_a_row_is_compared_with_the_root_mean_square():
+    """A row of norm 50 among 99 of norm 0: their root mean square is 5."""
+    honest = {0: [30, 40]} | {item: [0, 0] for item in range(1, 100)}
+    sent = updates_of(*[honest] * 5)
+    assert bounds.shortened_rows(sent, Multiples(rows=12))[0].tolist() == [30, 40]
+    assert bounds.shortened_rows(sent, Multiples(rows=5))[0].tolist() == [15, 20]
+
+
+def test_of_two_clients_the_smaller_update_sets_the_bound():
+    sent = updates_of({0: [3, 4]}, {0: [3000, 4000]})
+    rows = bounds.bounded(sent, Multiples(rows=2)).item_rows
+    assert rows.tolist() == [[3, 4], [6, 8]]
+
+
+def test_one_client_has_no_bounds():
+    sent = updates_of({0: [3000, 4000], 1: [1, 0]})
+    assert bounds.bounded(sent, Multiples(rows=0.1)) is sent
 
 
 def test_many_rows_are_shortened_together():
     honest = {0: [3, 4], 1: [4, 3]}
     hostile = {item: [3, 4] for item in range(100)}
-    rows = bounds.shortened_rows(updates_of(*[honest] * 4, hostile))
+    rows = bounds.shortened_rows(updates_of(*[honest] * 4, hostile), Multiples())
     assert rows[:8].tolist() == [[3, 4], [4, 3]] * 4
     whole = np.sqrt((rows[8:].astype(float) ** 2).sum())
     assert whole <= 3 * np.sqrt(50)
@@ -65,11 +81,12 @@ def test_many_rows_are_shortened_together():
 def test_a_row_of_few_clients_moves_less():
     rows = np.array([[9], [9], [9], [9], [9], [9]], np.int32)
     items = np.array([0, 0, 0, 1, 1, 2], np.int32)
-    assert bounds.with_few_senders(items, rows).ravel().tolist() == [9, 9, 9, 6, 6, 3]
+    assert bounds.with_few_senders(items, rows, 3).ravel().tolist() == [9, 9, 9, 6, 6, 3]
 
 
 def test_samples_are_capped_at_four_medians():
-    assert bounds.capped_samples(np.array([1, 10, 10, 10, 1 << 23])).tolist() == [1, 10, 10, 10, 40]
+    samples = np.array([1, 10, 10, 10, 1 << 23])
+    assert bounds.capped_samples(samples, 4).tolist() == [1, 10, 10, 10, 40]
 
 
 @settings(deadline=None)
@@ -83,16 +100,17 @@ def test_less_than_half_of_the_clients_cannot_move_a_row_far(seed, n_hostile, am
     rng = np.random.default_rng(seed)
     honest = [{item: rng.integers(-40, 40, 4).tolist() for item in range(6)} for _ in range(10)]
     hostile = [{item: [amplitude] * 4 for item in range(6)} for _ in range(n_hostile)]
-    rows = bounds.bounded(updates_of(*honest, *hostile)).item_rows
+    multiples = Multiples(rows=2)
+    rows = bounds.bounded(updates_of(*honest, *hostile), multiples).item_rows
     norms = np.sqrt((rows.astype(float) ** 2).sum(axis=1))
-    assert norms[60:].max(initial=0) <= bounds.ROWS * 80
+    assert norms[60:].max(initial=0) <= 2 * 80
     assert (np.abs(rows[:60]) <= 40).all()
 
 
 def test_updates_without_rows_are_as_they_were():
     """FedEASE's clients send histories: there is nothing to shorten."""
     sent = updates_of({}, {}, {}, {}, {})
-    assert len(bounds.bounded(sent).item_rows) == 0
+    assert len(bounds.bounded(sent, Multiples()).item_rows) == 0
 
 
 # Trimming
@@ -105,8 +123,15 @@ def test_extremes_get_the_values_of_their_neighbours():
 
 
 def test_the_sum_over_groups_is_that_of_the_middle_ones():
+    """Groups of two clients; by client the others have 1, 1.5 and 2."""
     sums = np.array([[1], [2], [3], [4], [1000]])
-    assert trimming.trimmed_sum(sums, 1).tolist() == [15]
+    assert trimming.trimmed_sum(sums, np.full(5, 2), 1).tolist() == [15]
+
+
+def test_a_larger_group_is_not_extreme():
+    """By client, groups have 2, 2, 2 and 9."""
+    sums = np.array([[4], [20], [6], [18]])
+    assert trimming.trimmed_sum(sums, np.array([2, 10, 3, 2]), 1).tolist() == [34]
 
 
 def test_groups_cover_a_cohort_once():
@@ -131,15 +156,91 @@ def test_bits_do_not_depend_on_nodes(name, defence):
 def test_equal_updates_are_not_changed():
     sent = updates_of(*[{0: [3, 4], 1: [4, 3]}] * 6)
     for defend in (bounds.bounded, trimming.trimmed):
-        assert (defend(sent).item_rows == sent.item_rows).all()
+        assert (defend(sent, Multiples()).item_rows == sent.item_rows).all()
 
 
-def test_a_round_of_few_clients_is_refused():
+@pytest.mark.parametrize("defence", ["trimmed", "groups"])
+def test_a_round_without_extremes_is_refused(defence):
     with pytest.raises(ConfigError, match="a round selects 2 clients; expected at least 5"):
-        play_locally("fedavg", histories(4, 30, 15), robust="bounded", participation=0.05)
+        play_locally("fedavg", histories(4, 30, 15), robust=defence, participation=0.05)
 
 
-@pytest.mark.parametrize("other", [{"secure_aggregation": "secagg"}, {"epsilon": 1.0}])
-def test_a_defence_needs_updates_in_the_clear(other):
-    with pytest.raises(ConfigError, match="setting 'robust' is 'bounded'"):
-        play_locally("fcf", histories(4, 30, 15), robust="bounded", **other)
+@pytest.mark.parametrize(
+    "given_",
+    [
+        {"robust": "bounded", "secure_aggregation": "secagg"},
+        {"robust": "trimmed", "secure_aggregation": "ring"},
+        {"robust": "groups", "epsilon": 1.0},
+    ],
+)
+def test_a_defence_needs_updates_in_the_clear(given_):
+    with pytest.raises(ConfigError, match=f"setting 'robust' is '{given_['robust']}'"):
+        play_locally("fcf", histories(4, 30, 15), **given_)
+
+
+# Groups of secure aggregation
+
+
+def test_secure_sums_leave_the_extreme_groups_out():
+    """Four groups; of each component the smallest and the largest sum by client do not count."""
+    training = histories(4, 40, 15)
+    given_: dict[str, Any] = {"participation": 1.0, "rounds": 1, "secure_aggregation": "secagg"}
+    given_ |= {"group_size": 10, "smallest_group": 5}
+    recorded: list[tuple[list[Sums], list[int]]] = []
+
+    def twin(parts: list[Sums], n_clients: list[int]) -> Sums:
+        recorded.append((parts, n_clients))
+        return groups.without_extremes(parts, n_clients)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(secagg_server, "without_extremes", twin)
+        trimmed, _ = play_locally("fcf", training, robust="groups", **given_)
+    plain, _ = play_locally("fcf", training, **given_)
+    [(parts, n_clients)] = recorded
+    assert n_clients == [10, 10, 10, 9]  # one user has no history
+    by_client = np.array([p["items"].ravel() / n for p, n in zip(parts, n_clients, strict=True)])
+    expected = [round(sum(sorted(column)[1:3]) / 2 * 39) for column in by_client.T.tolist()]
+    assert groups.without_extremes(parts, n_clients)["items"].ravel().tolist() == expected
+    assert sha256(trimmed[-1]) != sha256(plain[-1])
+
+
+def test_bits_of_groups_do_not_depend_on_nodes():
+    training = histories(4, 40, 15)
+    given_: dict[str, Any] = {"robust": "groups", "secure_aggregation": "secagg"}
+    given_ |= {"participation": 1.0, "group_size": 10, "smallest_group": 5}
+    one, _ = play_locally("fedavg", training, **given_)
+    three, _ = play_locally("fedavg", training, nodes=3, **given_)
+    assert sha256(one[-1]) == sha256(three[-1])
+
+
+def test_too_few_groups_are_refused():
+    with pytest.raises(ConfigError, match="a round of 29 clients is 1; expected at least 3"):
+        play_locally(
+            "fcf",
+            histories(4, 30, 15),
+            robust="groups",
+            secure_aggregation="secagg",
+            participation=1.0,
+        )
+
+
+# Turns
+
+
+def world_of(participation: float, robust: str) -> AnyWorld:
+    return world_for("fedfast", histories(4, 200, 15), participation=participation, robust=robust)
+
+
+def test_no_client_is_selected_in_more_than_its_turns():
+    """200 clients, of which 10 % are selected: each has a turn in 20 % of the rounds."""
+    world = world_of(0.1, "bounded")
+    turns = np.array([with_a_turn(world, 0.1, t)[world.members] for t in range(500)])
+    assert (turns.sum(axis=1) == 40).all()
+    assert turns.mean(axis=0).max() < 0.27  # four standard deviations above 0.2
+    assert turns.mean(axis=0).min() > 0.13
+
+
+@pytest.mark.parametrize(("participation", "robust"), [(0.5, "bounded"), (0.1, "none")])
+def test_all_clients_have_a_turn(participation, robust):
+    world = world_of(participation, robust)
+    assert (with_a_turn(world, participation, 3) == world.members).all()

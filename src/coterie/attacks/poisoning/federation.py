@@ -131,16 +131,10 @@ def attacking_users(attack: PoisoningAttack, colluders: Colluders, message: Mess
     none = np.empty(0, np.int32)
     if message.exchange == SETUP:
         return Attacking(here if attack.kind.poison_setup is not None else none, none)
-    attacks = _coins(colluders.seed, message.round, here) < attack.settings.active
+    keys = streams.keys(colluders.seed, "attack rounds", message.round, last=here)
+    attacks = streams.uniform(keys) < attack.settings.active
     away = here[~attacks] if attack.settings.otherwise == "away" else none
     return Attacking(here[attacks], away)
-
-
-def _coins(seed: int, t: int, users: Ints) -> np.ndarray:
-    """(n,) uniform numbers of colluders in a round."""
-    keys = streams.keys(seed, "attack rounds", t, last=users)
-    uniform: np.ndarray = (streams.words(keys, 0) >> np.uint64(11)) * 2.0**-53
-    return uniform
 
 
 def _both(result: ClientResult) -> tuple[Updates, PrivateState]:

@@ -8,12 +8,18 @@ from coterie.errors import ConfigError
 from coterie.federated.contract import check_sums
 from coterie.federated.federation import AnyExchange, AnyWorld, Sums
 from coterie.federated.robust.bounds import bounded
-from coterie.federated.robust.groups import assign, without_extremes
-from coterie.federated.robust.trimming import trimmed
+from coterie.federated.robust.groups import (
+    FEWEST_GROUPS,
+    assign,
+    too_few_groups,
+    without_extremes,
+)
+from coterie.federated.robust.multiples import Multiples
+from coterie.federated.robust.trimming import FEWEST_CLIENTS, trimmed
 from coterie.types import Message, Updates
 
-ON_UPDATES: dict[str, Callable[[Updates], Updates]] = {
-    "none": lambda updates: updates,
+ON_UPDATES: dict[str, Callable[[Updates, Multiples], Updates]] = {
+    "none": lambda updates, multiples: updates,
     "bounded": bounded,
     "trimmed": trimmed,
     "groups": bounded,
@@ -26,9 +32,27 @@ def is_defended(world: AnyWorld) -> bool:
     return defence != "none"
 
 
-def defended(world: AnyWorld, updates: Updates) -> Updates:
+def check_comparable(world: AnyWorld, n: int) -> None:
+    """Refuse a round of n clients of which extremes cannot be left out."""
+    settings = world.settings
+    if settings.robust in ("trimmed", "groups") and n < FEWEST_CLIENTS:
+        raise ConfigError(
+            f"setting 'robust' is {settings.robust!r}, but a round selects {n} clients; expected "
+            f"at least {FEWEST_CLIENTS}, since extremes are left out. Raise users_per_round or "
+            "participation, or set robust=bounded."
+        )
+    n_groups = -(-n // settings.largest_group)
+    if settings.secure_aggregation != "none" and too_few_groups(world, n_groups):
+        raise ConfigError(
+            f"setting 'robust' is 'groups', but the number of groups for a round of {n} clients is "
+            f"{n_groups}; expected at least {FEWEST_GROUPS}, since extreme ones are left out. "
+            "Lower group_size, or raise users_per_round or participation."
+        )
+
+
+def defended(world: AnyWorld, exchange: AnyExchange, updates: Updates) -> Updates:
     """Validated updates of a whole cohort as they are aggregated."""
-    return ON_UPDATES[world.settings.robust](updates)
+    return ON_UPDATES[world.settings.robust](updates, exchange.bounds(world))
 
 
 def defended_sums(
@@ -44,9 +68,11 @@ def defended_sums(
             "setting 'robust' is 'groups', but the sums of this algorithm are not those of any "
             "group of clients; expected another defence. Set robust=bounded."
         )
+    groups = assign(len(updates), world.seed, message.round)
     parts = [
         check_sums(world, exchange, exchange.aggregate(world, message, updates.take(group)))
-        for group in assign(len(updates), world.seed, message.round)
+        for group in groups
     ]
-    whole = without_extremes([tables.to_table(world, part) for part in parts])
+    by_item = [tables.to_table(world, part) for part in parts]
+    whole = without_extremes(by_item, [len(group) for group in groups])
     return tables.from_table(world, whole)

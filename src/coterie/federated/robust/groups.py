@@ -1,8 +1,9 @@
 """Sums over groups of clients, without the extreme groups.
 
-A cohort is split at random into groups, which are summed as any cohort is, also by secure
-aggregation. Of each component, the sums of the `cut` smallest and largest groups do not count, and
-those of the others count for them. Hostile clients have to be in more than `cut` groups.
+A cohort is split at random into groups, which are summed as any cohort is; under secure
+aggregation, its groups are taken. Of each component, the `cut` groups with the smallest and the
+largest sum by client do not count, and the others count for them. Hostile clients have to be in
+more than `cut` groups.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from coterie.core import streams
-from coterie.federated.federation import Sums
+from coterie.federated.federation import AnyWorld, Sums
 from coterie.federated.robust.trimming import trimmed_sum
 from coterie.types import Longs
 
@@ -27,8 +28,15 @@ def assign(n: int, seed: int, t: int) -> list[Longs]:
     return [np.sort(part) for part in np.array_split(order, min(GROUPS, n))]
 
 
-def without_extremes(parts: Sequence[Sums]) -> Sums:
-    """The sums of groups as one."""
-    cut = int(TRIMMED * len(parts)) if len(parts) >= FEWEST_GROUPS else 0
-    cut = max(cut, int(len(parts) >= FEWEST_GROUPS))
-    return {name: trimmed_sum(np.stack([part[name] for part in parts]), cut) for name in parts[0]}
+def too_few_groups(world: AnyWorld, n_groups: int) -> bool:
+    """Whether a round cannot tell which of its groups are extreme."""
+    return world.settings.robust == "groups" and n_groups < FEWEST_GROUPS
+
+
+def without_extremes(parts: Sequence[Sums], n_clients: Sequence[int]) -> Sums:
+    """The sums of groups as one; `n_clients` of each group."""
+    cut = max(int(TRIMMED * len(parts)), 1)
+    sizes = np.array(n_clients)
+    return {
+        name: trimmed_sum(np.stack([part[name] for part in parts]), sizes, cut) for name in parts[0]
+    }

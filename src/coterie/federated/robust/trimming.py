@@ -13,15 +13,18 @@ from dataclasses import replace
 import numpy as np
 
 from coterie.federated.robust.bounds import bounded
+from coterie.federated.robust.multiples import Multiples
 from coterie.types import Doubles, Ints, Longs, Updates
 
 TRIMMED = 0.2
 SENDERS = 3
+FEWEST_CLIENTS = 5
+"""Clients of a round of which a share can be left out. A smaller cohort is refused."""
 
 
-def trimmed(updates: Updates) -> Updates:
+def trimmed(updates: Updates, multiples: Multiples) -> Updates:
     """Within the bounds, and then without extremes."""
-    updates = bounded(updates)
+    updates = bounded(updates, multiples)
     rows = updates.item_rows
     if rows.size:
         rows = trimmed_rows(updates.items, rows)
@@ -55,9 +58,13 @@ def trimmed_columns(vectors: Ints) -> Ints:
     return np.clip(vectors, ascending[cut], ascending[n - 1 - cut])
 
 
-def trimmed_sum(sums: Longs, cut: int) -> Longs:
-    """(groups, ...) the sum over groups, were all like those left without the extreme ones."""
+def trimmed_sum(sums: Longs, sizes: Longs, cut: int) -> Longs:
+    """The sum over groups, were all clients like those of the groups that are not extreme.
+
+    (groups, ...) sums and (groups,) numbers of clients. A group is extreme by its sum by client.
+    """
     n = len(sums)
-    ascending: Doubles = np.sort(sums, axis=0)[cut : n - cut].astype(np.float64)
-    whole: Longs = np.rint(ascending.mean(axis=0) * n).astype(np.int64)
+    by_client: Doubles = sums / sizes.reshape(n, *[1] * (sums.ndim - 1))
+    middle = np.sort(by_client, axis=0)[cut : n - cut]
+    whole: Longs = np.rint(middle.mean(axis=0) * sizes.sum()).astype(np.int64)
     return whole

@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 
 import numpy as np
 
 from coterie.core import streams
 from coterie.federated.aggregation import Aggregate
 from coterie.federated.contract import check_words
-from coterie.federated.federation import Accepted, AnyExchange, AnyWorld, ClientTask
+from coterie.federated.federation import (
+    Accepted,
+    AnyExchange,
+    AnyWorld,
+    ClientTask,
+    SecureSum,
+    Sums,
+    add_sums,
+)
 from coterie.federated.privacy.noise import with_central_noise
+from coterie.federated.robust.groups import too_few_groups, without_extremes
 from coterie.federated.secagg.channel import CallTask, Dropouts, StageChannel, Step
 from coterie.federated.secagg.client_bytes import ComputeBytes
 from coterie.federated.secagg.group_bytes import group_bytes
@@ -80,9 +90,8 @@ def aggregate_securely(
     steps = protocol.steps(world, exchange, sizes)
     uploads = len(steps) - protocol.n_after_upload - 1
     dropouts = Dropouts.draw(world, message, absent, steps, uploads)
-    all_items = np.arange(sizes.items, dtype=np.int32)
-    total = zero_sums(world, exchange, message, sizes, all_items)
     parts = []
+    summed = []
     for number, users in enumerate(assign_groups(world, message.users, message.round)):
         channel = StageChannel(exchange, message, protocol.task, call, dropouts)
         try:
@@ -91,7 +100,7 @@ def aggregate_securely(
             stayed = sum(not dropouts.is_lost(user, uploads) for user in users.tolist())
             parts.append(_aborted_part(stayed, channel, sizes))
             continue
-        vector_sum.add_to(total, secure)
+        summed.append(vector_sum)
         parts.append(
             Aggregate(
                 sums={},
@@ -102,11 +111,30 @@ def aggregate_securely(
                 bytes_down=channel.bytes_down,
             )
         )
+    if too_few_groups(world, len(summed)):
+        parts = [_left_out(part, sizes) for part in parts]
+        summed = []
     aggregate = parts[0]
     for later in parts[1:]:
         aggregate = aggregate.joined(later)
+    all_items = np.arange(sizes.items, dtype=np.int32)
+    nothing = zero_sums(world, exchange, message, sizes, all_items)
+    total = total_of(world, secure, nothing, summed)
     total = with_central_noise(world, exchange, message, total)
     return replace(aggregate, sums=secure.from_table(world, total))
+
+
+def total_of(
+    world: AnyWorld, secure: SecureSum, nothing: Sums, groups: Sequence[VectorSum]
+) -> Sums:
+    """The sums over all groups; with robust=groups without the extreme ones."""
+    tables = []
+    for group in groups:
+        tables.append({name: part.copy() for name, part in nothing.items()})
+        group.add_to(tables[-1], secure)
+    if world.settings.robust == "groups" and tables:
+        return without_extremes(tables, [len(group.users) for group in groups])
+    return reduce(add_sums, tables, nothing)
 
 
 def assign_groups(world: AnyWorld, users: Ints, t: int) -> list[Ints]:
@@ -126,14 +154,22 @@ def assign_rings(users: Ints, size: int, seed: int, t: int) -> list[Ints]:
 
 def _aborted_part(stayed: int, channel: StageChannel, sizes: Sizes) -> Aggregate:
     """What an aborted ring or group adds to a round: its bytes, and no update."""
-    no_clients = Accepted(
-        np.empty(0, np.int32), np.empty(0, np.int64), np.empty((0, sizes.user_width), np.int32)
-    )
     return Aggregate(
         sums={},
-        accepted=no_clients,
+        accepted=_no_clients(sizes),
         bytes_up=channel.bytes_up,
         refused=+Counter({ABORTED: stayed}),
         private_state=(),
         bytes_down=channel.bytes_down,
     )
+
+
+def _left_out(part: Aggregate, sizes: Sizes) -> Aggregate:
+    """What a group adds to a round that does not count: its bytes, and no update."""
+    refused = part.refused + Counter({ABORTED: len(part.accepted.users)})
+    return replace(part, accepted=_no_clients(sizes), refused=+refused, private_state=())
+
+
+def _no_clients(sizes: Sizes) -> Accepted:
+    rows = np.empty((0, sizes.user_width), np.int32)
+    return Accepted(np.empty(0, np.int32), np.empty(0, np.int64), rows)

@@ -33,7 +33,7 @@ from coterie.federated.federation import (
     Federation,
     Sums,
 )
-from coterie.federated.robust.bounds import root_mean_squares, squared_norms, sums_of_clients
+from coterie.federated.robust.bounds import Norms
 from coterie.types import Doubles, JsonObject, Message, Updates
 
 ALGORITHMS = ("fedfast", "fedavg", "fcf", "pfpl+", "fedbso", "fedals")
@@ -93,17 +93,16 @@ def recorded(
 
 
 def multiples_of(updates: Updates) -> dict[str, Doubles]:
+    each = np.arange(len(updates) + 1)
     parts = {"samples": updates.samples.astype(np.float64)}
+    found = {}
     if updates.item_rows.size:
-        squared = squared_norms(updates.item_rows)
-        rows = np.sqrt(squared)
-        found = {"rows": rows / np.median(root_mean_squares(squared, updates.offsets))}
-        parts["updates"] = np.sqrt(sums_of_clients(squared, updates.offsets))
-    else:
-        found = {}
+        norms = Norms.of(updates.item_rows, updates.offsets)
+        found["rows"] = np.sqrt(norms.squared) / np.median(norms.root_mean_squares)
+        parts["updates"] = norms.of_senders
     for name, vectors in (("own row", updates.user_rows), ("dense", updates.dense)):
         if vectors.size:
-            parts[name] = np.sqrt(squared_norms(vectors))
+            parts[name] = Norms.of(vectors, each).of_senders
     return found | {name: part / np.median(part) for name, part in parts.items()}
 
 

@@ -2,16 +2,22 @@
 
     python benchmarks/poisoning.py --robust none bounded
     python benchmarks/poisoning.py --algorithms fedfast --attacks pieck --share 0.005 0.01 0.05
+    python benchmarks/poisoning.py --seeds 3 --store docs/assets/poisoning.jsonl
 
 One line for each run: dataset, algorithm, defence, attack ("none" without attackers), share of the
 users who attack, seed, and of honest users HR@10, NDCG@10, ER@10 and the median rank of the target.
-Settings of attacks and algorithms are the defaults. Attacks that do not apply are left out.
+Settings of attacks and algorithms are the defaults. An attack that does not apply has null for all
+of them. With --store, lines are appended to a file, and runs that are in it are not repeated;
+`poisoning_page.py` makes the tables of the docs from it.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import sys
+from itertools import product
+from pathlib import Path
 
 from coterie.algorithms.registry import algorithm
 from coterie.attacks.poisoning import ATTACKS, Colluders, attack, poisoned
@@ -23,8 +29,10 @@ from coterie.experiments.preparation import Prepared, prepare
 from coterie.federated.federation import Federation
 from coterie.types import JsonObject
 
-ALGORITHMS = ("fedfast", "fedavg", "fcf", "pfpl+")
+ALGORITHMS = ("fedfast", "fedavg", "fcf", "pfpl+", "fedals", "fedease")
 NO_ATTACK = "none"
+KEY = ("dataset", "algorithm", "robust", "attack", "share", "seed")
+MEASURES = ("HR@10", "NDCG@10", "ER@10", "target rank")
 
 
 def main() -> None:
@@ -37,16 +45,35 @@ def main() -> None:
     parser.add_argument("--robust", nargs="*", default=["none"])
     parser.add_argument("--share", nargs="*", type=float, default=[0.01])
     parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--store", type=Path)
     given = parser.parse_args()
+    done = {key_of(run) for run in read(given.store)} if given.store else set()
     for seed in range(given.seeds):
-        for name in given.algorithms:
-            for defence in given.robust:
-                ready = prepared(given.dataset, name, defence, seed)
-                for share in given.share:
-                    for attack_name in given.attacks:
-                        line = measured(ready, attack_name, share, seed)
-                        if line is not None:
-                            print(json.dumps(line), flush=True)
+        for name, defence in product(given.algorithms, given.robust):
+            ready = None
+            for share, attack_name in product(given.share, given.attacks):
+                key = (given.dataset, name, defence, attack_name, share, seed)
+                if key in done:
+                    continue
+                ready = ready or prepared(given.dataset, name, defence, seed)
+                line = json.dumps(dict(zip(KEY, key, strict=True)) | measured(ready, *key[3:]))
+                print(line, flush=True)
+                if given.store:
+                    append(given.store, line)
+
+
+def read(store: Path) -> list[JsonObject]:
+    lines = store.read_text().splitlines() if store.exists() else []
+    return [json.loads(line) for line in lines]
+
+
+def key_of(run: JsonObject) -> tuple[object, ...]:
+    return tuple(run[name] for name in KEY)
+
+
+def append(store: Path, line: str) -> None:
+    with store.open("a") as file:
+        file.write(line + "\n")
 
 
 def prepared(dataset: str, name: str, defence: str, seed: int) -> Prepared:
@@ -54,10 +81,9 @@ def prepared(dataset: str, name: str, defence: str, seed: int) -> Prepared:
     return prepare(Experiment.of(values), None, SILENT)
 
 
-def measured(ready: Prepared, attack_name: str, share: float, seed: int) -> JsonObject | None:
-    """One run with attackers; None if the attack does not apply to the algorithm."""
-    choice = ready.experiment.choice
-    federation = algorithm(choice.algorithm).train
+def measured(ready: Prepared, attack_name: str, share: float, seed: int) -> JsonObject:
+    """One run with attackers; nulls if the attack does not apply to the algorithm."""
+    federation = algorithm(ready.experiment.choice.algorithm).train
     assert isinstance(federation, Federation)
     colluders = Colluders.of(ready.training, share=share, seed=seed)
     attacked = federation
@@ -65,20 +91,11 @@ def measured(ready: Prepared, attack_name: str, share: float, seed: int) -> Json
         attacked = poisoned(federation, attack(attack_name), colluders)
     try:
         found = replay(ready, attacked, colluders).measures
-    except ConfigError:
-        return None
-    return {
-        "dataset": choice.dataset,
-        "algorithm": choice.algorithm,
-        "robust": ready.experiment.flat()["robust"],
-        "attack": attack_name,
-        "share": share,
-        "seed": seed,
-        "HR@10": round(found.hr, 4),
-        "NDCG@10": round(found.ndcg, 4),
-        "ER@10": round(found.exposure, 4),
-        "target rank": round(found.target_rank),
-    }
+    except ConfigError as error:
+        print(f"{attack_name}: {error}", file=sys.stderr)
+        return dict.fromkeys(MEASURES)
+    values = (found.hr, found.ndcg, found.exposure, found.target_rank)
+    return {name: round(value, 4) for name, value in zip(MEASURES, values, strict=True)}
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ from coterie.core.settings import Settings
 from coterie.data.training_set import TrainingSet
 from coterie.federated.costs import Costs
 from coterie.federated.federation import AnyFederation, Federation
+from coterie.federated.robust.defence import defence_kernels
 from coterie.federated.trainer import Context, Trainer
 from coterie.models.new_user import HistoryScorer, NewUser, SampledLossScorer
 from coterie.models.recommender import Recommender
@@ -54,7 +55,8 @@ class Algorithm:
         return isinstance(self.train, Federation)
 
     def kernels_for(self, settings: Settings) -> tuple[str, ...]:
-        return self.kernels(settings) if callable(self.kernels) else self.kernels
+        own = self.kernels(settings) if callable(self.kernels) else self.kernels
+        return (*own, *defence_kernels(settings))
 
 
 def stepwise(start: Callable[..., Recommender], step: Callable[..., Recommender]) -> Make:

@@ -79,9 +79,10 @@ def test_many_rows_are_shortened_together():
 
 
 def test_a_row_of_few_clients_moves_less():
-    rows = np.array([[9], [9], [9], [9], [9], [9]], np.int32)
-    items = np.array([0, 0, 0, 1, 1, 2], np.int32)
-    assert bounds.with_few_senders(items, rows, 3).ravel().tolist() == [9, 9, 9, 6, 6, 3]
+    """Three clients send item 0, two of them item 1, and one item 2."""
+    sent = updates_of({0: [9], 1: [9], 2: [9]}, {0: [9], 1: [9]}, {0: [9]})
+    rows = bounds.shortened_rows(sent, Multiples())
+    assert rows.ravel().tolist() == [9, 6, 3, 9, 6, 9]
 
 
 def test_samples_are_capped_at_four_medians():

@@ -16,28 +16,27 @@ client has no bounds.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from coterie import kernels
+from coterie.core import parallel
 from coterie.federated.robust.multiples import Multiples
 from coterie.types import Doubles, Ints, Longs, Updates
 
+KERNELS = "norms"
 SENDERS = 3
 
 
 def bounded(updates: Updates, multiples: Multiples) -> Updates:
     """The updates with rows, samples and norms within the bounds of the round."""
-    n = len(updates)
-    if n == 1:
+    if len(updates) == 1:
         return updates
-    rows = shortened_rows(updates, multiples)
-    rows = with_few_senders(updates.items, rows, min(SENDERS, n))
     return replace(
         updates,
         samples=capped_samples(updates.samples, multiples.samples),
-        item_rows=rows,
+        item_rows=shortened_rows(updates, multiples),
         user_rows=shortened(updates.user_rows, multiples.own_row),
         dense=shortened(updates.dense, multiples.updates),
     )
@@ -45,27 +44,20 @@ def bounded(updates: Updates, multiples: Multiples) -> Updates:
 
 def shortened_rows(updates: Updates, multiples: Multiples) -> Ints:
     """Item rows, each and all of a client together, within their bounds."""
-    rows = updates.item_rows
-    if not rows.size:
-        return rows
-    squared = squared_norms(rows)
-    offsets = updates.offsets
-    counts = np.diff(offsets)
-    longest_row = multiples.rows * lower_median(root_mean_squares(squared, offsets))
-    totals = sums_of_clients(squared, offsets)
-    longest = multiples.updates * float(np.sqrt(lower_median(totals[counts > 0])))
-    within = np.minimum(squared, longest_row**2)
-    factor = shrinking(np.sqrt(sums_of_clients(within, offsets)), longest)
-    by_row = np.repeat(factor, counts) * shrinking(np.sqrt(squared), longest_row)
-    return scaled(rows, by_row)
+    if not updates.item_rows.size:
+        return updates.item_rows
+    norms = Norms.of(updates.item_rows, updates.offsets)
+    return norms.shorten(
+        updates.items,
+        by_senders(updates.items, min(SENDERS, len(updates))),
+        multiples.rows * lower_median(norms.root_mean_squares),
+        multiples.updates * lower_median(norms.of_senders),
+    )
 
 
-def with_few_senders(items: Ints, rows: Ints, fewest: int) -> Ints:
-    """Rows of an item that fewer than `fewest` clients send, in proportion to their number."""
-    if not rows.size:
-        return rows
-    senders = np.bincount(items)
-    return scaled(rows, np.minimum(senders[items] / fewest, 1.0))
+def by_senders(items: Ints, fewest: int) -> Doubles:
+    """(items,) factors: 1 for an item that `fewest` clients send, and their share with fewer."""
+    return np.minimum(np.bincount(items) / fewest, 1.0)
 
 
 def capped_samples(samples: Longs, multiple: float) -> Longs:
@@ -77,8 +69,10 @@ def shortened(vectors: Ints, multiple: float) -> Ints:
     """(n, width) a vector of each client, at most `multiple` times as long as the median."""
     if not vectors.size:
         return vectors
-    norms = np.sqrt(squared_norms(vectors))
-    return scaled(vectors, shrinking(norms, multiple * lower_median(norms)))
+    n = len(vectors)
+    norms = Norms.of(vectors, np.arange(n + 1))
+    longest = multiple * lower_median(norms.of_senders)
+    return norms.shorten(np.zeros(n, np.int32), np.ones(1), longest, longest)
 
 
 def lower_median(values: Doubles | Longs) -> float:
@@ -88,37 +82,54 @@ def lower_median(values: Doubles | Longs) -> float:
     return float(np.partition(values, middle)[middle])
 
 
-def squared_norms(rows: Ints) -> Doubles:
-    as_floats = rows.astype(np.float64)
-    squared: Doubles = np.einsum("ij,ij->i", as_floats, as_floats)
-    return squared
+@dataclass(frozen=True, slots=True)
+class Norms:
+    """The rows of clients and their squared norms: of each row, and of all rows of a client."""
 
+    rows: Ints
+    offsets: Longs
+    squared: Doubles
+    totals: Doubles
 
-def root_mean_squares(squared: Doubles, offsets: Longs) -> Doubles:
-    """Of the norms of each client's rows; only clients that send any."""
-    counts = np.diff(offsets)
-    sent = counts > 0
-    means: Doubles = np.sqrt(sums_of_clients(squared, offsets)[sent] / counts[sent])
-    return means
+    @classmethod
+    def of(cls, rows: Ints, offsets: Longs) -> Norms:
+        squared = np.empty(len(rows))
+        totals = np.empty(len(offsets) - 1)
+        kernel = kernels.load(KERNELS).squared
+        parallel.over(
+            lambda first, last: kernel(offsets, rows, first, last, squared, totals), offsets
+        )
+        return cls(rows, offsets, squared, totals)
 
+    @property
+    def of_senders(self) -> Doubles:
+        """The norm of all rows of each client that sends any."""
+        return np.sqrt(self.totals[np.diff(self.offsets) > 0])
 
-def sums_of_clients(values: Doubles, offsets: Longs) -> Doubles:
-    """The sum over the rows of each client."""
-    counts = np.diff(offsets)
-    client = np.repeat(np.arange(len(counts)), counts)
-    return np.bincount(client, values, len(counts)).astype(np.float64)
+    @property
+    def root_mean_squares(self) -> Doubles:
+        """Of the norms of each client's rows; only clients that send any."""
+        counts = np.diff(self.offsets)
+        sent = counts > 0
+        return np.sqrt(self.totals[sent] / counts[sent])
 
-
-def shrinking(norms: Doubles, longest: float) -> Doubles:
-    """Factors that shorten vectors with these norms to `longest`; 1 where they are shorter."""
-    return longest / np.maximum(norms, max(longest, 1e-300))
-
-
-def scaled(rows: Ints, factors: Doubles) -> Ints:
-    """Rows times factors of at most 1, rounded towards zero; the same array if all are 1."""
-    changed = np.flatnonzero(factors < 1)
-    if not len(changed):
-        return rows
-    result: NDArray[np.int32] = rows.copy()
-    result[changed] = (rows[changed] * factors[changed, None]).astype(np.int32)
-    return result
+    def shorten(self, items: Ints, by_item: Doubles, longest_row: float, longest: float) -> Ints:
+        """Rows within both bounds, times the factor of their item, rounded towards zero."""
+        result = np.empty_like(self.rows)
+        kernel = kernels.load(KERNELS).shorten
+        parallel.over(
+            lambda first, last: kernel(
+                self.offsets,
+                items,
+                self.rows,
+                self.squared,
+                by_item,
+                longest_row,
+                longest,
+                first,
+                last,
+                result,
+            ),
+            self.offsets,
+        )
+        return result

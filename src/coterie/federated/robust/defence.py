@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from coterie.core.settings import Settings
 from coterie.errors import ConfigError
 from coterie.federated.contract import check_sums
 from coterie.federated.federation import AnyExchange, AnyWorld, Sums
-from coterie.federated.robust.bounds import bounded
+from coterie.federated.robust.bounds import KERNELS, bounded
 from coterie.federated.robust.groups import (
     FEWEST_GROUPS,
     assign,
@@ -16,6 +17,7 @@ from coterie.federated.robust.groups import (
 )
 from coterie.federated.robust.multiples import Multiples
 from coterie.federated.robust.trimming import FEWEST_CLIENTS, trimmed
+from coterie.federated.settings import FederationSettings
 from coterie.types import Message, Updates
 
 ON_UPDATES: dict[str, Callable[[Updates, Multiples], Updates]] = {
@@ -24,6 +26,12 @@ ON_UPDATES: dict[str, Callable[[Updates, Multiples], Updates]] = {
     "trimmed": trimmed,
     "groups": bounded,
 }
+
+
+def defence_kernels(settings: Settings) -> tuple[str, ...]:
+    """The kernel families that a run with a defence needs."""
+    defended = isinstance(settings, FederationSettings) and settings.robust != "none"
+    return (KERNELS,) if defended else ()
 
 
 def is_defended(world: AnyWorld) -> bool:

@@ -1,0 +1,52 @@
+"""Norms of the rows of clients, and rows shortened to bounds."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from coterie.types import Doubles, Ints, Longs
+
+BLOCK = 1 << 16
+
+
+def squared(
+    offsets: Longs, rows: Ints, first: int, last: int, by_row: Doubles, by_client: Doubles
+) -> None:
+    """For clients first..last: the squared norm of each row, and their sum."""
+    own = slice(offsets[first], offsets[last])
+    by_row[own] = sum(
+        (rows[own, begin : begin + BLOCK].astype(np.int64) ** 2).sum(axis=1).astype(np.float64)
+        for begin in range(0, rows.shape[1], BLOCK)
+    )
+    by_client[first:last] = _sums_of_clients(by_row, offsets, first, last)
+
+
+def shorten(
+    offsets: Longs,
+    items: Ints,
+    rows: Ints,
+    squared: Doubles,
+    by_item: Doubles,
+    longest_row: float,
+    longest: float,
+    first: int,
+    last: int,
+    out: Ints,
+) -> None:
+    """For clients first..last: rows of at most `longest_row`, together of at most `longest`."""
+    own = slice(offsets[first], offsets[last])
+    bound = longest_row * longest_row
+    totals = _sums_of_clients(np.minimum(squared, bound), offsets, first, last)
+    is_long = totals > longest * longest
+    of_client = np.where(is_long, longest / np.sqrt(np.where(is_long, totals, 1.0)), 1.0)
+    factors = np.repeat(of_client, np.diff(offsets[first : last + 1])) * by_item[items[own]]
+    norms = squared[own]
+    is_long = norms > bound
+    factors *= np.where(is_long, longest_row / np.sqrt(np.where(is_long, norms, 1.0)), 1.0)
+    out[own] = (rows[own] * factors[:, None]).astype(np.int32)
+
+
+def _sums_of_clients(values: Doubles, offsets: Longs, first: int, last: int) -> Doubles:
+    clients = np.repeat(np.arange(last - first), np.diff(offsets[first : last + 1]))
+    own = values[offsets[first] : offsets[last]]
+    return np.bincount(clients, own, last - first).astype(np.float64)

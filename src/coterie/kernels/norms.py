@@ -1,0 +1,97 @@
+"""Norms of the rows of clients, and rows shortened to bounds.
+
+The rows of client k are rows[offsets[k]:offsets[k + 1]] (rows, d).
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numba import float64, int32, int64, types
+
+from coterie.kernels.common import helper, kernel, readonly
+from coterie.types import Doubles, Ints, Longs
+
+BLOCK = 1 << 16
+"""Squares of entries below 2^23 that an integer of 64 bits can hold."""
+
+
+@helper
+def squared_norm(row: Ints) -> float:
+    """Added up in integers, which is exact and fast, as far as they cannot overflow."""
+    norm = 0.0
+    for begin in range(0, len(row), BLOCK):
+        part = np.int64(0)
+        for f in range(begin, min(begin + BLOCK, len(row))):
+            value = np.int64(row[f])
+            part += value * value
+        norm += float(part)
+    return norm
+
+
+@kernel(types.void(readonly(int64), readonly(int32, 2), int64, int64, float64[::1], float64[::1]))
+def squared(
+    offsets: Longs, rows: Ints, first: int, last: int, by_row: Doubles, by_client: Doubles
+) -> None:
+    """For clients first..last: the squared norm of each row, and their sum."""
+    for k in range(first, last):
+        total = 0.0
+        for r in range(offsets[k], offsets[k + 1]):
+            norm = squared_norm(rows[np.uint64(r)])
+            by_row[np.uint64(r)] = norm
+            total += norm
+        by_client[k] = total
+
+
+@kernel(
+    types.void(
+        readonly(int64),
+        readonly(int32),
+        readonly(int32, 2),
+        readonly(float64),
+        readonly(float64),
+        float64,
+        float64,
+        int64,
+        int64,
+        int32[:, ::1],
+    )
+)
+def shorten(
+    offsets: Longs,
+    items: Ints,
+    rows: Ints,
+    squared: Doubles,
+    by_item: Doubles,
+    longest_row: float,
+    longest: float,
+    first: int,
+    last: int,
+    out: Ints,
+) -> None:
+    """For clients first..last: rows of at most `longest_row`, together of at most `longest`.
+
+    Then each row times the factor `by_item` of its item, rounded towards zero.
+    """
+    bound = longest_row * longest_row
+    for k in range(first, last):
+        total = 0.0
+        for r in range(offsets[k], offsets[k + 1]):
+            total += min(squared[np.uint64(r)], bound)
+        of_client = 1.0
+        if total > longest * longest:
+            of_client = longest / math.sqrt(total)
+        for r in range(offsets[k], offsets[k + 1]):
+            factor = of_client * by_item[np.uint64(items[np.uint64(r)])]
+            norm = squared[np.uint64(r)]
+            if norm > bound:
+                factor *= longest_row / math.sqrt(norm)
+            row = rows[np.uint64(r)]
+            shorter = out[np.uint64(r)]
+            if factor < 1.0:
+                for f in range(len(row)):
+                    shorter[f] = np.int32(row[f] * factor)
+            else:
+                for f in range(len(row)):
+                    shorter[f] = row[f]

@@ -104,7 +104,7 @@ def host(folder: str, server: str, nodes: list[int]) -> None:
 def node(folder: Path, server: str, k: int) -> None:
     store = NodeStore.create(folder / f"{k}.db")
     NodeUsers(folder / f"{k}.csv", ReadOptions(), simulated=True).put(store)
-    key = folder / "keys" / "nodes" / f"n{k}.key"
+    key = folder / "nodes" / f"n{k}.key"
     client = FleetClient.to(Address.of(server), key, folder / "keys" / "ca.pem")
     NodeLoop(client, NodeService(store).answer).run()
 

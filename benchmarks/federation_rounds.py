@@ -35,9 +35,11 @@ import pandas as pd
 import coterie
 from coterie.data.interactions import Interactions
 from coterie.data.options import ReadOptions
+from coterie.deployment import certificates
 from coterie.deployment.enrolment import FederationTerms
 from coterie.deployment.fleet import join
 from coterie.deployment.fleet.join import NodeUsers
+from coterie.deployment.key_making import make_key
 from coterie.deployment.node_private_store import NodeStore
 from coterie.deployment.node_service import TRAIN, NodeService
 from coterie.deployment.server import serve
@@ -84,13 +86,11 @@ class Site:
         self.children: list[subprocess.Popen[bytes]] = []
         self.server = f"127.0.0.1:{free_port()}"
         write_files(folder, data, n_nodes, settings)
-        names = [part for k in range(n_nodes) for part in ("--node", f"n{k}")]
-        subprocess.run(
-            [*COTERIE, "federation", "init", "keys", *names],
-            cwd=folder,
-            check=True,
-            stdout=subprocess.DEVNULL,
-        )
+        # As `coterie node key` and `coterie federation add` do, in one process for all nodes.
+        certificates.init(folder / "keys", ["127.0.0.1"])
+        for k in range(n_nodes):
+            make_key(folder / "nodes", f"n{k}")
+            certificates.add(folder / "keys", f"n{k}", folder / "nodes" / f"n{k}.pub")
 
     def start(self, *command: str) -> subprocess.Popen[bytes]:
         log = (self.folder / f"{len(self.children)}.log").open("wb")
@@ -128,7 +128,7 @@ class Site:
         }
 
     def join(self, k: int) -> subprocess.Popen[bytes]:
-        key = f"keys/nodes/n{k}.key"
+        key = f"nodes/n{k}.key"
         return self.start(
             "join",
             "--data",

@@ -30,18 +30,18 @@ def store(tmp_path: Path) -> Path:
 
 
 def test_users_move_to_another_node(coterie: Callable[..., Done], store: Path, tmp_path: Path):
-    coterie("federation", "init", "keys", "--node", "ann")
+    coterie("node", "key", "ann")
     before = json.loads(coterie("node", "export", "ann.db", "42").out)
     done = coterie(
         *("node", "transfer", "ann.db", "42", "--to", "bob"),
-        *("--key", "keys/nodes/ann.key", "--out", "42.package"),
+        *("--key", "ann.key", "--out", "42.package"),
     )
     assert done.code == 0, done.err
     assert "coterie node receive STORE 42.package" in done.out
     assert (tmp_path / "42.package").stat().st_mode & 0o777 == 0o600
     assert coterie("node", "list", "ann.db").out == "43\n"
     assert b"42" not in store.read_bytes()
-    signed = ("--key", "keys/nodes/ann.key")
+    signed = ("--key", "ann.key")
     again = coterie("node", "transfer", "ann.db", "43", "--to", "bob", "--out", "42.package")
     assert (again.code, "Add --key ann.key." in again.err) == (2, True)
     call = ("node", "transfer", "ann.db", "43", "--to", "bob", "--out", "42.package", *signed)
@@ -70,10 +70,10 @@ def test_an_erased_user_leaves_an_index(coterie: Callable[..., Done], store: Pat
 
 
 def test_unknown_users_and_files(coterie: Callable[..., Done], store: Path):
-    coterie("federation", "init", "keys", "--node", "ann")
+    coterie("node", "key", "ann")
     done = coterie(
         *("node", "transfer", "ann.db", "44", "--to", "bob", "--out", "44.package"),
-        *("--key", "keys/nodes/ann.key"),
+        *("--key", "ann.key"),
     )
     assert (done.code, "unknown user '44'" in done.err) == (2, True)
     done = coterie("node", "receive", "bob.db", "44.package")

@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from node_keys import add_node, key_of, make_keys, replace_key
 
 from coterie.deployment import certificates, issuing
 from coterie.deployment.address import Address
@@ -20,12 +21,13 @@ from coterie.errors import ConfigError, RunError
 pytest.importorskip("cryptography")
 from coterie.deployment.fleet.client import FleetClient, Unreachable
 from coterie.deployment.fleet.keys import NodeKey, read_public_keys
+from coterie.deployment.key_making import make_key
 
 
 @pytest.fixture(scope="module")
 def keys(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("federation") / "keys"
-    certificates.init(folder, ["127.0.0.1", "localhost"], ["ann"])
+    make_keys(folder, ["127.0.0.1", "localhost"], ["ann"])
     return folder
 
 
@@ -44,7 +46,7 @@ def listening(keys: Path) -> Address:
 
 
 def call(address: Address, keys: Path, ca: Path) -> None:
-    FleetClient.to(address, keys / "nodes" / "ann.key", ca).activate()
+    FleetClient.to(address, key_of(keys, "ann"), ca).activate()
 
 
 def test_a_node_trusts_its_own_federations_server(keys: Path):
@@ -54,13 +56,13 @@ def test_a_node_trusts_its_own_federations_server(keys: Path):
 
 
 def test_a_server_of_another_federation_is_refused(keys: Path, tmp_path: Path):
-    certificates.init(tmp_path / "others", ["127.0.0.1"], [])
+    certificates.init(tmp_path / "others", ["127.0.0.1"])
     with pytest.raises(ConfigError, match="is not trusted by"):
         call(listening(keys), keys, tmp_path / "others" / "ca.pem")
 
 
 def test_a_server_of_another_name_is_refused(keys: Path, tmp_path: Path):
-    certificates.init(tmp_path / "elsewhere", ["10.0.0.5"], [])
+    certificates.init(tmp_path / "elsewhere", ["10.0.0.5"])
     address = listening(tmp_path / "elsewhere")
     with pytest.raises(ConfigError, match="is not trusted by"):
         call(Address("localhost", address.port), keys, tmp_path / "elsewhere" / "ca.pem")
@@ -79,16 +81,16 @@ def test_a_server_without_tls_is_refused(keys: Path):
         call(Address("127.0.0.1", listener.getsockname()[1]), keys, keys / "ca.pem")
 
 
-@pytest.mark.parametrize("name", ["ca.pem", "ann.pub", "nothing.key"])
+@pytest.mark.parametrize("name", ["ca.pem", "nodes/ann.pub", "nothing.key"])
 def test_a_file_that_is_no_key(keys: Path, name: str):
-    path = keys / name if name == "ca.pem" else keys / "nodes" / name
+    path = keys / name
     with pytest.raises(ConfigError, match="is not a node's key"):
         FleetClient.to(Address("127.0.0.1", 9), path, keys / "ca.pem")
 
 
 def test_a_file_that_is_no_authority(keys: Path):
     with pytest.raises(ConfigError, match="is not a certificate"):
-        FleetClient.to(Address("127.0.0.1", 9), keys / "nodes" / "ann.key", keys / "ca.key")
+        FleetClient.to(Address("127.0.0.1", 9), key_of(keys, "ann"), keys / "ca.key")
 
 
 def test_only_the_owner_reads_secrets(keys: Path):
@@ -98,17 +100,17 @@ def test_only_the_owner_reads_secrets(keys: Path):
         "ca.pem": 0o644,
         "server.key": 0o600,
         "server.pem": 0o644,
-        "ann.key": 0o600,
         "ann.pub": 0o644,
     }
+    assert key_of(keys, "ann").stat().st_mode & 0o777 == 0o600
 
 
 def test_nodes_are_added_and_revoked(keys: Path):
-    key = certificates.add(keys, "bob").read_bytes()
-    assert key.startswith(b"-----BEGIN OPENSSH PRIVATE KEY-----")
+    path = add_node(keys, "bob")
+    assert path.read_bytes().startswith(b"-----BEGIN OPENSSH PRIVATE KEY-----")
     assert (keys / "nodes" / "bob.pub").read_bytes().startswith(b"ecdsa-sha2-nistp384 ")
     with pytest.raises(RunError, match="exists already"):
-        certificates.add(keys, "bob")
+        certificates.add(keys, "bob", path.with_suffix(".pub"))
     certificates.revoke(keys, "bob")
     with pytest.raises(RunError, match="expected an admitted node"):
         certificates.revoke(keys, "bob")
@@ -116,27 +118,32 @@ def test_nodes_are_added_and_revoked(keys: Path):
 
 @pytest.mark.parametrize("name", ["", "a/b", ".hidden", "../server"])
 def test_node_names_are_file_names(keys: Path, name: str):
-    for change in (certificates.add, certificates.rotate, certificates.revoke):
+    public_key = key_of(keys, "ann").with_suffix(".pub")
+    for change in (certificates.add, certificates.rotate):
         with pytest.raises(ConfigError, match="expected a valid file name"):
-            change(keys, name)
+            change(keys, name, public_key)
+    with pytest.raises(ConfigError, match="expected a valid file name"):
+        certificates.revoke(keys, name)
+    with pytest.raises(ConfigError, match="expected a valid file name"):
+        make_key(keys.parent, name)
 
 
 def test_an_authority_is_not_overwritten(keys: Path, tmp_path: Path):
     with pytest.raises(RunError, match="has an authority already"):
-        certificates.init(keys, ["127.0.0.1"], [])
+        certificates.init(keys, ["127.0.0.1"])
     with pytest.raises(RunError, match="has no authority"):
-        certificates.add(tmp_path, "ann")
+        certificates.add(tmp_path, "ann", key_of(keys, "ann").with_suffix(".pub"))
 
 
 @pytest.mark.parametrize("host", ["", "x" * 300, "two words", "a/b", "0.0.0.0", "::"])
 def test_invalid_hosts_are_refused(host: str, tmp_path: Path):
     with pytest.raises(ConfigError, match="expected a name or address by which nodes reach"):
-        certificates.init(tmp_path / "keys", [host], [])
+        certificates.init(tmp_path / "keys", [host])
     assert not (tmp_path / "keys").exists()
 
 
 def test_a_revoked_name_can_be_used_again(tmp_path: Path):
-    certificates.init(tmp_path / "keys", ["x" * 100 + ".example", "::1"], ["ann"])
+    make_keys(tmp_path / "keys", ["x" * 100 + ".example", "::1"], ["ann"])
     assert certificates.hosts_of(tmp_path / "keys" / "server.pem") == [
         "x" * 100 + ".example",
         "::1",
@@ -144,7 +151,8 @@ def test_a_revoked_name_can_be_used_again(tmp_path: Path):
     ]
     before = (tmp_path / "keys" / "nodes" / "ann.pub").read_text()
     certificates.revoke(tmp_path / "keys", "ann")
-    certificates.add(tmp_path / "keys", "ann")
+    make_key(tmp_path, "ann")
+    certificates.add(tmp_path / "keys", "ann", tmp_path / "ann.pub")
     assert (tmp_path / "keys" / "nodes" / "ann.pub").read_text() != before
 
 
@@ -153,13 +161,13 @@ def made_days_ago(folder: Path, days: float, monkeypatch: pytest.MonkeyPatch) ->
     past = datetime.now(UTC) - timedelta(days=days)
     with monkeypatch.context() as patch:
         patch.setattr(issuing, "_now", lambda: past)
-        certificates.init(folder, ["127.0.0.1"], ["ann"])
+        make_keys(folder, ["127.0.0.1"], ["ann"])
     return folder
 
 
 def test_a_renewed_certificate_is_trusted_by_the_same_nodes(keys: Path, tmp_path: Path):
     """Nodes keep ca.pem, also under a name that the first certificate did not have."""
-    certificates.init(tmp_path / "keys", ["10.0.0.5"], ["ann"])
+    make_keys(tmp_path / "keys", ["10.0.0.5"], ["ann"])
     folder = tmp_path / "keys"
     before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
     address = listening(folder)
@@ -176,14 +184,14 @@ def test_a_renewed_certificate_is_trusted_by_the_same_nodes(keys: Path, tmp_path
 
 def test_a_renewal_needs_the_authority(tmp_path: Path):
     folder = tmp_path / "keys"
-    certificates.init(folder, ["127.0.0.1"], ["ann"])
-    certificates.init(tmp_path / "others", ["127.0.0.1"], [])
+    make_keys(folder, ["127.0.0.1"], ["ann"])
+    certificates.init(tmp_path / "others", ["127.0.0.1"])
     offline = (folder / "ca.key").rename(tmp_path / "ca.key")
     with pytest.raises(RunError, match=r"holds no ca.key; expected the authority"):
         certificates.renew(folder)
     # Everything else works while ca.key is stored elsewhere.
-    certificates.add(folder, "bob")
-    certificates.rotate(folder, "ann")
+    add_node(folder, "bob")
+    replace_key(folder, "ann")
     assert check_server_files(folder) == []
     (folder / "ca.key").write_bytes((tmp_path / "others" / "ca.key").read_bytes())
     with pytest.raises(RunError, match="the key is not that of the certificate"):
@@ -222,7 +230,7 @@ def test_an_authority_ends_and_no_certificate_outlives_it(
     ends = [Validity.of(read_certificate(folder / name)).ends for name in ("ca.pem", "server.pem")]
     assert ends[0] == ends[1]
     old = made_days_ago(tmp_path / "old", issuing.AUTHORITY_DAYS + 1, monkeypatch)
-    with pytest.raises(RunError, match=r"ca.pem expired on .* give every node its ca.pem"):
+    with pytest.raises(RunError, match=r"ca.pem expired on .* give every node a new inv"):
         check_server_files(old)
     with pytest.raises(RunError, match=r"ca.pem expired on"):
         certificates.renew(old)
@@ -245,7 +253,7 @@ def test_a_certificate_of_tomorrow_is_refused(tmp_path: Path, monkeypatch: pytes
 def test_files_of_two_federations_are_refused(
     foreign: tuple[str, ...], message: str, keys: Path, tmp_path: Path
 ):
-    certificates.init(tmp_path / "mixed", ["127.0.0.1"], [])
+    certificates.init(tmp_path / "mixed", ["127.0.0.1"])
     for name in foreign:
         (tmp_path / "mixed" / name).write_bytes((keys / name).read_bytes())
     with pytest.raises(RunError, match=message):
@@ -254,24 +262,23 @@ def test_files_of_two_federations_are_refused(
 
 def test_a_rotated_key_replaces_the_old_one(tmp_path: Path):
     folder = tmp_path / "keys"
-    certificates.init(folder, ["127.0.0.1"], ["ann", "bob"])
+    make_keys(folder, ["127.0.0.1"], ["ann", "bob"])
     nodes = folder / "nodes"
     before = read_public_keys(nodes)
-    # The key was moved to its node: the server has the public key only.
-    (nodes / "ann.key").unlink()
-    path = certificates.rotate(folder, "ann")
+    path = replace_key(folder, "ann")
     after = read_public_keys(nodes)
     assert path.stat().st_mode & 0o777 == 0o600
     assert after["ann"] == NodeKey.read(path).public != before["ann"]
     assert after["bob"] == before["bob"]
     with pytest.raises(RunError, match=r"expected an admitted node \(ann, bob\)"):
-        certificates.rotate(folder, "cem")
+        certificates.rotate(folder, "cem", path.with_suffix(".pub"))
 
 
 def test_keys_expire(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     folder = tmp_path / "keys"
-    certificates.init(folder, ["127.0.0.1"], ["ann"])
-    path = certificates.add(folder, "bob", days=30).with_suffix(".pub")
+    make_keys(folder, ["127.0.0.1"], ["ann"])
+    add_node(folder, "bob", days=30)
+    path = folder / "nodes" / "bob.pub"
     dates = certificates.read_dates(path)
     assert dates.expires is not None
     assert abs(dates.expires - datetime.now(UTC) - timedelta(days=30)) < timedelta(minutes=1)
@@ -279,12 +286,12 @@ def test_keys_expire(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     backdate(path, days=31)
     assert read_public_keys(folder / "nodes").keys() == {"ann"}
     # The new key is valid for as many days as the old one was, or for those that are given.
-    certificates.rotate(folder, "bob")
+    replace_key(folder, "bob")
     assert certificates.read_dates(path).lifetime == timedelta(days=30)
     assert read_public_keys(folder / "nodes").keys() == {"ann", "bob"}
-    certificates.rotate(folder, "bob", days=7)
+    replace_key(folder, "bob", days=7)
     assert certificates.read_dates(path).lifetime == timedelta(days=7)
-    certificates.rotate(folder, "ann")
+    replace_key(folder, "ann")
     assert certificates.read_dates(folder / "nodes" / "ann.pub").expires is None
 
 
@@ -300,7 +307,7 @@ def backdate(path: Path, days: float) -> None:
 
 def test_keys_without_dates_are_valid_and_damaged_dates_are_not(tmp_path: Path):
     folder = tmp_path / "keys"
-    certificates.init(folder, ["127.0.0.1"], ["ann"])
+    make_keys(folder, ["127.0.0.1"], ["ann"])
     path = folder / "nodes" / "ann.pub"
     bare = " ".join(path.read_text().split()[:2])
     for comment, valid in [
@@ -314,4 +321,4 @@ def test_keys_without_dates_are_valid_and_damaged_dates_are_not(tmp_path: Path):
         path.write_text(f"{bare}{comment}\n")
         assert ("ann" in read_public_keys(folder / "nodes")) == valid, comment
     with pytest.raises(RunError, match="has a date that cannot be read"):
-        certificates.rotate(folder, "ann")
+        replace_key(folder, "ann")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import ssl
 import threading
 from collections import Counter
@@ -19,6 +20,7 @@ from deployment.test_certificates import made_days_ago
 
 pytest.importorskip("flwr")
 from deployment.test_fleet import free_port, served
+from node_keys import key_of, make_keys, replace_key
 
 from coterie.cli.main import app
 from coterie.deployment import certificates, issuing
@@ -33,13 +35,13 @@ ALL_OK = dict.fromkeys(CHECKS, "ok")
 
 @pytest.fixture
 def keys(tmp_path: Path) -> Path:
-    certificates.init(tmp_path / "keys", ["127.0.0.1"], ["ann", "bob"])
+    make_keys(tmp_path / "keys", ["127.0.0.1"], ["ann", "bob"])
     return tmp_path / "keys"
 
 
 @pytest.fixture
 def others(tmp_path: Path) -> Path:
-    certificates.init(tmp_path / "others", ["127.0.0.1"], ["eve"])
+    make_keys(tmp_path / "others", ["127.0.0.1"], ["eve"])
     return tmp_path / "others"
 
 
@@ -56,7 +58,7 @@ def states(checks: dict[str, ConnectionCheck]) -> dict[str, str]:
 
 
 def ann_of(keys: Path) -> tuple[Path, Path]:
-    return keys / "nodes" / "ann.key", keys / "ca.pem"
+    return key_of(keys, "ann"), keys / "ca.pem"
 
 
 @pytest.mark.slow
@@ -79,11 +81,10 @@ def test_a_good_connection_passes_and_the_server_is_not_disturbed(keys: Path):
 @pytest.mark.slow
 def test_a_key_that_is_unknown_or_revoked(keys: Path, others: Path, tmp_path: Path):
     with served(keys) as server:
-        checks = found(server.address, others / "nodes" / "eve.key", keys / "ca.pem")
+        checks = found(server.address, key_of(others, "eve"), keys / "ca.pem")
         assert states(checks) == ALL_OK | {"key": "failed"}
         assert "unknown, expired or revoked" in checks["key"].detail
-        bob = tmp_path / "bob.key"
-        bob.write_bytes((keys / "nodes" / "bob.key").read_bytes())
+        bob = key_of(keys, "bob")
         assert states(found(server.address, bob, keys / "ca.pem")) == ALL_OK
         certificates.revoke(keys, "bob")
         server.nodes.registry.looked = 0.0
@@ -95,12 +96,12 @@ def test_a_key_that_is_unknown_or_revoked(keys: Path, others: Path, tmp_path: Pa
 def test_a_rotated_key_keeps_the_name_and_the_old_key_is_refused(keys: Path, tmp_path: Path):
     with served(keys) as server:
         old = tmp_path / "old.key"
-        old.write_bytes((keys / "nodes" / "ann.key").read_bytes())
+        shutil.copy(key_of(keys, "ann"), old)
         running = FleetClient.to(server.address, old, keys / "ca.pem")
         server.clients.append(running)
         running.activate()
         assert server.wait_for(1) == ["ann"]
-        certificates.rotate(keys, "ann")
+        replace_key(keys, "ann")
         server.nodes.registry.looked = 0.0
         assert server.nodes.joined() == {}
         with pytest.raises(KeyRejected):
@@ -167,7 +168,7 @@ def test_without_a_key_or_an_authority(keys: Path):
         assert states(nothing) == ALL_OK | {"tls": "skipped", "key": "skipped"}
         assert server.nodes.joined() == {}
         with pytest.raises(ConfigError, match="--key is given without --ca"):
-            found(server.address, keys / "nodes" / "ann.key")
+            found(server.address, key_of(keys, "ann"))
 
 
 @pytest.mark.slow

@@ -21,6 +21,7 @@ import pytest
 from deployment.test_membership import without
 from deployment.test_server import InProcessNodes, served, simulated
 from federated.fuzzing import GIGABYTES, mangled
+from node_keys import make_keys
 
 from coterie.data.interactions import Interactions
 from coterie.deployment.enrolment import FederationTerms
@@ -90,6 +91,9 @@ class Site:
         (self.folder / "items.csv").write_text("\n".join(["item_id", *map(str, people.item_ids)]))
         config = f"dataset: given.csv\nitems: items.csv\nleast_nodes: {n}\n{settings}"
         (self.folder / "fed.yaml").write_text(config)
+
+    def make_keys(self, *names: str, folder: str = "keys") -> None:
+        make_keys(self.folder / folder, ["127.0.0.1"], names)
 
     def start(self, *command: str, **environment: str) -> subprocess.Popen[bytes]:
         with (self.folder / f"log-{len(self.started)}.txt").open("wb") as log:
@@ -235,7 +239,7 @@ TOWERS = "algorithm: sttfedrec-dssm\nrounds: 2\nusers_per_round: 40\ninputs: 60\
 
 
 def keyed(name: str, folder: str = "keys") -> Sequence[str]:
-    return "--key", f"{folder}/nodes/{name}.key", "--ca", f"{folder}/ca.pem"
+    return "--key", f"{folder}-nodes/{name}.key", "--ca", f"{folder}/ca.pem"
 
 
 def commands(site: Site) -> set[int]:
@@ -263,21 +267,18 @@ def test_tls_and_keys(site: Site):
     and the model equals the simulation's."""
     site.files(2, FEDFAST)
     for folder, names in (("keys", ("a", "b")), ("others", ("c",))):
-        nodes = [part for name in names for part in ("--node", name)]
-        subprocess.run(
-            [*COTERIE, "federation", "init", folder, *nodes], cwd=site.folder, check=True
-        )
+        site.make_keys(*names, folder=folder)
     server = site.serve("--keys", "keys")
     site.wait(lambda: "serving at" in site.log(server), 60)
     assert commands(site) == {404}
-    unregistered = site.join(1, "--key", "others/nodes/c.key", "--ca", "keys/ca.pem", store="x.db")
-    wrong_ca = site.join(1, "--key", "keys/nodes/b.key", "--ca", "others/ca.pem", store="y.db")
+    unregistered = site.join(1, "--key", "others-nodes/c.key", "--ca", "keys/ca.pem", store="x.db")
+    wrong_ca = site.join(1, "--key", "keys-nodes/b.key", "--ca", "others/ca.pem", store="y.db")
     plaintext = site.join(1, "--insecure", store="z.db")
     site.wait(lambda: unregistered.poll() is not None and wrong_ca.poll() is not None, 40)
     assert (unregistered.returncode, wrong_ca.returncode) == (2, 2)
     assert "the node was rejected" in site.log(unregistered)
     assert "is not trusted by this node's ca.pem" in site.log(wrong_ca)
-    site.wait(lambda: "if it uses TLS, give --key and --ca" in site.log(plaintext), 20)
+    site.wait(lambda: "if it uses TLS, give --key and --invitation" in site.log(plaintext), 20)
     plaintext.send_signal(signal.SIGTERM)
     site.join(0, *keyed("a"))
     site.join(1, *keyed("b"))
@@ -432,11 +433,7 @@ def peak_memory(pid: int) -> int:
 @pytest.mark.long
 def test_a_key_is_revoked_while_the_server_runs(site: Site):
     site.files(2, FEDFAST.replace("rounds: 2", "rounds: 400") + "round_seconds: 20\nquorum: 0.3\n")
-    subprocess.run(
-        [*COTERIE, "federation", "init", "keys", "--node", "a", "--node", "b"],
-        cwd=site.folder,
-        check=True,
-    )
+    site.make_keys("a", "b")
     server = site.serve("--keys", "keys")
     site.wait(lambda: "serving at" in site.log(server), 60)
     site.join(0, *keyed("a"))
@@ -449,7 +446,7 @@ def test_a_key_is_revoked_while_the_server_runs(site: Site):
     assert server.returncode == 0, site.log(server)
     assert site.status()["round"] == 400
     assert revoked.wait(60) == 2
-    assert "keys/nodes/b.key is not registered there, or was revoked" in site.log(revoked)
+    assert "keys-nodes/b.key is not registered there, or was revoked" in site.log(revoked)
 
 
 @pytest.mark.long
@@ -520,11 +517,7 @@ def test_logs_have_no_history_and_no_secret(site: Site):
         path.write_text(f"{path.read_text()}\n{lines}\n")
     items = site.folder / "items.csv"
     items.write_text(items.read_text() + "".join(f"\ncanary-item-{k}" for k in range(9)))
-    subprocess.run(
-        [*COTERIE, "federation", "init", "keys", "--node", "a", "--node", "b"],
-        cwd=site.folder,
-        check=True,
-    )
+    site.make_keys("a", "b")
     detailed = ("--log-format", "json", "--log-level", "debug")
     server = site.serve("--keys", "keys", *detailed)
     site.wait(lambda: "serving at" in site.log(server), 60)
@@ -533,9 +526,7 @@ def test_logs_have_no_history_and_no_secret(site: Site):
     site.wait(lambda: server.poll() is not None, 120)
     assert server.returncode == 0, site.log(server)
     secrets = [
-        line
-        for key in (site.folder / "keys").rglob("*.key")
-        for line in key.read_text().splitlines()[1:-1]
+        line for key in site.folder.rglob("*.key") for line in key.read_text().splitlines()[1:-1]
     ]
     logs = [*site.folder.glob("log-*.txt"), site.folder / "run" / "server.log"]
     assert len(logs) == 4
@@ -580,8 +571,7 @@ def test_users_join_leave_and_move_while_nodes_run(site: Site):
     site.files(3, FEDFAST.replace("rounds: 2", "rounds: 400"))
     config = site.folder / "fed.yaml"
     config.write_text(config.read_text().replace("least_nodes: 3", "least_nodes: 2\nopen: true"))
-    nodes = [part for name in "abc" for part in ("--node", name)]
-    subprocess.run([*COTERIE, "federation", "init", "keys", *nodes], cwd=site.folder, check=True)
+    site.make_keys("a", "b", "c")
     server = site.serve("--keys", "keys")
     site.wait(lambda: "serving at" in site.log(server), 60)
     site.join(0, *keyed("a"))
@@ -596,7 +586,7 @@ def test_users_join_leave_and_move_while_nodes_run(site: Site):
         subprocess.run([*COTERIE, "node", *command], cwd=site.folder, check=True)
 
     node("forget", "0.db", erased)
-    node("transfer", "0.db", moved, "--to", "b", "--key", "keys/nodes/a.key", "--out", "package")
+    node("transfer", "0.db", moved, "--to", "b", "--key", "keys-nodes/a.key", "--out", "package")
     node("receive", "1.db", "package")
     site.wait(lambda: site.status()["users"] == 199)
     homes = site.folder / "run" / "homes.json"

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from node_keys import add_node, key_of, make_keys
 
 pytest.importorskip("flwr")
 import uvicorn
@@ -52,7 +53,7 @@ class Served:
     def client(self, name: str = "ann", kind: type[FleetClient] = FleetClient) -> FleetClient:
         credentials: tuple[Path | None, Path | None] = None, None
         if self.keys is not None:
-            credentials = self.keys / "nodes" / f"{name}.key", self.keys / "ca.pem"
+            credentials = key_of(self.keys, name), self.keys / "ca.pem"
         made = kind.to(self.address, *credentials)
         self.clients.append(made)
         return made
@@ -106,7 +107,7 @@ def served(
 
 @pytest.fixture
 def keys(tmp_path: Path) -> Path:
-    certificates.init(tmp_path / "keys", ["127.0.0.1"], ["ann", "bob"])
+    make_keys(tmp_path / "keys", ["127.0.0.1"], ["ann", "bob"])
     return tmp_path / "keys"
 
 
@@ -291,11 +292,9 @@ def test_a_pull_is_held_until_there_is_a_message():
 
 
 def test_an_unknown_key_is_rejected(keys: Path, tmp_path: Path):
-    certificates.init(tmp_path / "others", ["127.0.0.1"], ["eve"])
+    make_keys(tmp_path / "others", ["127.0.0.1"], ["eve"])
     with served(keys) as server:
-        eve = FleetClient.to(
-            server.address, tmp_path / "others" / "nodes" / "eve.key", keys / "ca.pem"
-        )
+        eve = FleetClient.to(server.address, key_of(tmp_path / "others", "eve"), keys / "ca.pem")
         server.clients.append(eve)
         with pytest.raises(KeyRejected, match="does not accept this node's key"):
             eve.activate()
@@ -314,7 +313,7 @@ def test_keys_are_added_and_revoked_while_the_server_runs(keys: Path):
             bob.pull()
         with pytest.raises(KeyRejected):
             bob.activate()
-        certificates.add(keys, "cem")
+        add_node(keys, "cem")
         time.sleep(1.1)
         server.nodes.joined()
         server.client("cem").activate()

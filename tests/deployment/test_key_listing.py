@@ -8,18 +8,19 @@ from pathlib import Path
 
 import pytest
 from deployment.test_certificates import backdate, made_days_ago
+from node_keys import add_node, make_keys
 
 pytest.importorskip("cryptography")
-from coterie.deployment import certificates, issuing
+from coterie.deployment import issuing
 from coterie.deployment.key_listing import list_folder
 from coterie.errors import RunError
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    certificates.init(tmp_path / "keys", ["fed.example"], ["ann"])
-    certificates.add(tmp_path / "keys", "bob", days=30)
-    certificates.add(tmp_path / "keys", "cem", days=30)
+    make_keys(tmp_path / "keys", ["fed.example"], ["ann"])
+    add_node(tmp_path / "keys", "bob", days=30)
+    add_node(tmp_path / "keys", "cem", days=30)
     backdate(tmp_path / "keys" / "nodes" / "cem.pub", days=32)
     (tmp_path / "keys" / "nodes" / "dan.pub").write_text("garbage\n")
     return tmp_path / "keys"

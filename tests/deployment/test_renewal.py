@@ -10,6 +10,7 @@ import pytest
 pytest.importorskip("flwr")
 from deployment.test_federation import COTERIE, FEDFAST, Site, keyed, site
 from deployment.test_fleet import free_port, served
+from node_keys import key_of, make_keys
 
 from coterie.deployment import certificates
 from coterie.deployment.address import Address
@@ -22,8 +23,7 @@ pytestmark = pytest.mark.long
 def test_a_server_at_all_addresses(site: Site):
     """As in a container: it binds to 0.0.0.0, which no certificate names."""
     site.files(1, FEDFAST)
-    call = [*COTERIE, "federation", "init", "keys", "--node", "a"]
-    subprocess.run(call, cwd=site.folder, check=True)
+    site.make_keys("a")
     nodes_use = site.server
     site.server = f"0.0.0.0:{Address.of(nodes_use).port}"
     server = site.serve("--keys", "keys")
@@ -43,8 +43,8 @@ def test_a_server_at_all_addresses(site: Site):
 def test_a_node_returns_to_a_server_with_a_renewed_certificate(tmp_path: Path):
     """It keeps its key, ca.pem and its process, and reaches the server by a new name, too."""
     keys = tmp_path / "keys"
-    certificates.init(keys, ["127.0.0.1"], ["ann"])
-    credentials = keys / "nodes" / "ann.key", keys / "ca.pem"
+    make_keys(keys, ["127.0.0.1"], ["ann"])
+    credentials = key_of(keys, "ann"), keys / "ca.pem"
     port = free_port()
     with served(keys, port=port) as server:
         ann = server.client()

@@ -23,24 +23,30 @@ def test_a_rotated_node_goes_on_with_its_users(site: Site):
     simulation, although clients have private state."""
     settings = PFPL.replace("rounds_an_epoch: 2", "rounds_an_epoch: 5")
     site.files(2, settings + "round_seconds: 8\nquorum: 1.0\nwait_seconds: 120\n")
-    for call in (["init", "keys", "--node", "a"], ["add", "keys", "b", "--days", "30"]):
-        subprocess.run([*COTERIE, "federation", *call], cwd=site.folder, check=True)
+    site.make_keys("a")
+    for call in (
+        ["node", "key", "b"],
+        ["federation", "add", "keys", "b", "b.pub", "--days", "30"],
+    ):
+        subprocess.run([*COTERIE, *call], cwd=site.folder, check=True)
     site.hook()
     site.hold(1, 3)
     server = site.serve("--keys", "keys")
     site.wait(lambda: "serving at" in site.log(server), 60)
     site.join(0, *keyed("a"))
-    # A node has its key and ca.pem, and nothing else of the server's folder.
-    (site.folder / "keys" / "nodes" / "b.key").rename(site.folder / "b.key")
     old = site.join(1, "--key", "b.key", "--ca", "keys/ca.pem")
     site.wait_until_held(1)
-    subprocess.run([*COTERIE, "federation", "rotate", "keys", "b"], cwd=site.folder, check=True)
+    for call in (
+        ["node", "key", "b-2", "--replaces", "b.key"],
+        ["federation", "rotate", "keys", "b", "b-2.pub"],
+    ):
+        subprocess.run([*COTERIE, *call], cwd=site.folder, check=True)
     time.sleep(3 * LOOK_SECONDS)
     site.release(1)
     assert old.wait(60) == 2
     assert "is not registered there, or was revoked" in site.log(old)
     assert site.status()["round"] < 5
-    new = site.join(1, *keyed("b"))
+    new = site.join(1, "--key", "b-2.key", "--ca", "keys/ca.pem")
     site.wait(lambda: server.poll() is not None, 200)
     assert server.returncode == 0, site.log(server)
     assert site.status()["round"] == 5

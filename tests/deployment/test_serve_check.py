@@ -11,13 +11,14 @@ pytest.importorskip("flwr")
 from coterie.deployment import certificates, issuing
 from coterie.deployment.address import Address
 from coterie.deployment.fleet.serve import check_certificates
+from coterie.deployment.key_making import make_key
 from coterie.errors import ConfigError, RunError
 
 
 @pytest.fixture(scope="module")
 def keys(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("federation") / "keys"
-    certificates.init(folder, ["fed.example"], [])
+    certificates.init(folder, ["fed.example"])
     return folder
 
 
@@ -40,9 +41,19 @@ def test_a_server_binds_to_any_address(server: str, keys: Path):
     assert f"coterie federation renew {keys} --host HOST" in line
 
 
+def test_private_keys_of_nodes_are_announced(tmp_path: Path):
+    """Earlier versions made them in the server's folder."""
+    folder = tmp_path / "keys"
+    certificates.init(folder, ["fed.example"])
+    make_key(folder / "nodes", "ann")
+    (line,) = warnings("fed.example:8000", folder)
+    assert "holds private keys of nodes (ann.key)" in line
+    assert "coterie node key NEW --replaces NAME.key" in line
+
+
 def test_a_certificate_without_hosts_is_refused(tmp_path: Path):
     folder = tmp_path / "keys"
-    certificates.init(folder, ["fed.example"], [])
+    certificates.init(folder, ["fed.example"])
     authority = issuing.Issuer.read(
         (folder / "ca.key").read_bytes(), (folder / "ca.pem").read_bytes()
     )

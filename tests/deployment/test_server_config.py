@@ -174,7 +174,7 @@ def test_other_commands_refuse_a_federations_folder(config: Path, tmp_path: Path
 
 
 def test_a_server_has_keys_or_is_insecure(config: Path, tmp_path: Path):
-    certificates.init(tmp_path / "keys", ["127.0.0.1"], [])
+    certificates.init(tmp_path / "keys", ["127.0.0.1"])
     with pytest.raises(ConfigError, match="--keys and --insecure are both given"):
         serve(config, "127.0.0.1:8000", tmp_path / "run", tmp_path / "keys", True, SILENT)
     assert not (tmp_path / "run").exists()

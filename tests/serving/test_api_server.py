@@ -165,7 +165,7 @@ def test_tls_with_client_certificates(fedals: Path, tmp_path: Path) -> None:
     from coterie.deployment import certificates
 
     keys = tmp_path / "keys"
-    certificates.init(keys, ["127.0.0.1"], [])
+    certificates.init(keys, ["127.0.0.1"])
     options = ("--certificate", keys / "server.pem", "--key", keys / "server.key")
     with serving(fedals, *options, "--client-ca", keys / "ca.pem") as (_, port):
         known = ssl.create_default_context(cafile=str(keys / "ca.pem"))

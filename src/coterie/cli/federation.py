@@ -13,6 +13,7 @@ from coterie.cli.options import (
     ColumnsOption,
     DelimiterOption,
     EncodingOption,
+    InvitationOption,
     JsonOption,
     NoHeaderOption,
     SkipBadRowsOption,
@@ -125,7 +126,23 @@ def join(
         Path,
         typer.Option("--store", help="This node's store; created if it does not exist."),
     ],
-    server: ServerOption = DEFAULT_SERVER,
+    invitation: InvitationOption = None,
+    key: Annotated[
+        Path | None,
+        typer.Option(
+            "--key",
+            help="This node's private key, NAME.key: `coterie node key`.",
+            show_default=False,
+        ),
+    ] = None,
+    server: Annotated[
+        str | None,
+        typer.Option(
+            "--server",
+            help="Address of the server, HOST:PORT.",
+            show_default=f"that of the invitation, or {DEFAULT_SERVER}",
+        ),
+    ] = None,
     columns: ColumnsOption = None,
     skip_bad_rows: SkipBadRowsOption = False,
     encoding: EncodingOption = None,
@@ -171,16 +188,12 @@ def join(
     yes: Annotated[
         bool, typer.Option("--yes", help="Join without asking whether the policy is right.")
     ] = False,
-    key: Annotated[
-        Path | None,
-        typer.Option("--key", help="This node's private key, NAME.key.", show_default=False),
-    ] = None,
     ca: Annotated[
         Path | None,
         typer.Option(
             "--ca",
             help="ca.pem of the federation: the authority that signed the server's certificate.",
-            show_default=False,
+            show_default="that of the invitation",
         ),
     ] = None,
     insecure: InsecureOption = False,
@@ -192,7 +205,7 @@ def join(
     The node stores their interactions. What it sends of them depends on the algorithm and on secure
     aggregation: docs/privacy.md.
 
-    coterie join --data mine.csv --store mine.db --server 10.0.0.5:8000 --key ann.key --ca ca.pem
+    coterie join --data mine.csv --store mine.db --key ann.key --invitation invitation.txt
 
     coterie join --data mine.csv --store mine.db --insecure
     """
@@ -200,6 +213,7 @@ def join(
         from coterie.data.options import ReadOptions
         from coterie.deployment.fleet.join import NodeUsers
         from coterie.deployment.fleet.join import join as start
+        from coterie.deployment.invitation import read_invitation
         from coterie.deployment.node_policy import read_policy
 
         def confirm(question: str) -> bool:
@@ -215,7 +229,14 @@ def join(
             None if policy is None else read_policy(policy),
         )
         progress = progress_of(log_format, log_level)
-        start(users, store, server, (key, ca), insecure, progress, confirm)
+        invited = ""
+        if invitation is not None:
+            found = read_invitation(invitation)
+            invited = found.trains
+            server = server or found.server
+            ca = ca or invitation
+        address = server or DEFAULT_SERVER
+        start(users, store, address, (key, ca), insecure, progress, confirm, invited)
 
 
 def status(

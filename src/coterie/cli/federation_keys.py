@@ -1,4 +1,4 @@
-"""Commands for a federation's operator: its certificates, the keys of its nodes, and doctor."""
+"""Commands for a federation's operator: certificates, invitations, nodes' public keys; doctor."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from coterie.cli.options import JsonOption
+from coterie.cli.options import InvitationOption, JsonOption
 from coterie.cli.say import say
 
 app = typer.Typer(help="Manage certificates and keys; check connections.", no_args_is_help=True)
@@ -16,6 +16,14 @@ KeyFolderArgument = Annotated[
 ]
 DATE = len("2027-01-31")
 NodeNameArgument = Annotated[str, typer.Argument(help="Name of the node.", show_default=False)]
+PublicKeyArgument = Annotated[
+    Path,
+    typer.Argument(
+        metavar="PUBLIC_KEY",
+        help="The file NAME.pub that the node's owner sent.",
+        show_default=False,
+    ),
+]
 
 
 @app.command()
@@ -29,26 +37,56 @@ def init(
             show_default="127.0.0.1",
         ),
     ] = None,
-    node: Annotated[
-        list[str] | None,
-        typer.Option("--node", help="Name of a node that may join. Repeat for more."),
-    ] = None,
 ) -> None:
-    """Create a certificate authority, the server's certificate and keys for nodes."""
+    """Create a certificate authority and the server's certificate.
+
+    Nodes make their own keys: `coterie node key`.
+    """
     from coterie.deployment import certificates
 
-    certificates.init(folder, host or ["127.0.0.1"], node or [])
+    certificates.init(folder, host or ["127.0.0.1"])
     say(
         f"Created {folder}. The server needs ca.pem, server.pem, server.key and nodes/*.pub. "
-        f"A node needs only ca.pem and its own key, nodes/NAME.key: move it there. "
-        "Keep ca.key elsewhere: it is needed for new certificates only."
+        "Keep ca.key elsewhere: it is needed for new certificates only. "
+        f"Next: coterie federation invite {folder} --config FILE --server HOST:PORT"
     )
+
+
+@app.command()
+def invite(
+    folder: KeyFolderArgument,
+    config: Annotated[
+        Path,
+        typer.Option("--config", "-c", help="Experiment file, as for `coterie serve`."),
+    ],
+    server: Annotated[
+        str, typer.Option("--server", help="Address by which nodes reach the server, HOST:PORT.")
+    ],
+) -> None:
+    """Write FOLDER/invitation.txt, which nodes need to join. Nothing in it is secret.
+
+    It has the server's address, its authority's certificate, the algorithm and the protection of
+    users. Send it to all nodes; they send their public keys: `coterie node key`.
+
+    coterie federation invite keys --config federation.yaml --server 10.0.0.5:8000
+    """
+    from coterie.deployment.invitation import write_invitation
+    from coterie.deployment.private_terms import protection_of
+    from coterie.deployment.server_config import read_server_config
+    from coterie.deployment.validity import certificate_fingerprint
+
+    _, experiment = read_server_config(config)
+    trains = protection_of(experiment)
+    path = write_invitation(folder, server, trains)
+    say(f"Wrote {path}: {server}, {trains}. Send it to the nodes.")
+    say(f"Fingerprint of its certificate: SHA-256 {certificate_fingerprint(path)}")
 
 
 @app.command()
 def add(
     folder: KeyFolderArgument,
     name: NodeNameArgument,
+    public_key: PublicKeyArgument,
     days: Annotated[
         int | None,
         typer.Option(
@@ -56,16 +94,23 @@ def add(
         ),
     ] = None,
 ) -> None:
-    """Create a key for one more node; a running server accepts it at once."""
+    """Accept one more node, with the public key that it made; a running server does so at once.
+
+    Compare the fingerprint with the node's owner over another channel.
+
+    coterie federation add keys ann ann.pub
+    """
     from coterie.deployment import certificates
 
-    say(str(certificates.add(folder, name, days)))
+    key = certificates.add(folder, name, public_key, days)
+    say(f"Added {name}: {key.fingerprint}. Compare it with what the node shows.")
 
 
 @app.command()
 def rotate(
     folder: KeyFolderArgument,
     name: NodeNameArgument,
+    public_key: PublicKeyArgument,
     days: Annotated[
         int | None,
         typer.Option(
@@ -75,14 +120,24 @@ def rotate(
             show_default="as many as the old key had",
         ),
     ] = None,
+    unsigned: Annotated[
+        bool,
+        typer.Option(
+            "--unsigned", help="Accept a key that the old one did not sign, as if that is lost."
+        ),
+    ] = False,
 ) -> None:
-    """Create a new key for a node; a running server rejects the old one at once.
+    """Replace a node's key by one that the node made; a running server rejects the old one at once.
 
-    The node keeps its name and its users. Give it the new key, and start it again.
+    The node keeps its name and its users. On the node: `coterie node key NEW --replaces OLD.key`,
+    and, after this command, `coterie join` with the new key.
+
+    coterie federation rotate keys ann ann-2.pub
     """
     from coterie.deployment import certificates
 
-    say(str(certificates.rotate(folder, name, days)))
+    key = certificates.rotate(folder, name, public_key, days, unsigned=unsigned)
+    say(f"Replaced the key of {name}: {key.fingerprint}.")
 
 
 @app.command()
@@ -196,17 +251,24 @@ def list_keys(folder: KeyFolderArgument, as_json: JsonOption = False) -> None:
 
 @app.command()
 def doctor(
-    server: Annotated[
-        str,
-        typer.Option("--server", help="Address by which this machine reaches the server."),
-    ],
+    invitation: InvitationOption = None,
     key: Annotated[
         Path | None,
         typer.Option("--key", help="This node's private key, NAME.key.", show_default=False),
     ] = None,
+    server: Annotated[
+        str | None,
+        typer.Option(
+            "--server",
+            help="Address by which this machine reaches the server.",
+            show_default="that of the invitation",
+        ),
+    ] = None,
     ca: Annotated[
         Path | None,
-        typer.Option("--ca", help="ca.pem of the federation.", show_default=False),
+        typer.Option(
+            "--ca", help="ca.pem of the federation.", show_default="that of the invitation"
+        ),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -215,13 +277,22 @@ def doctor(
     Checks the name, the port, TLS, the certificate, the Fleet API, the clock and the key. Nothing
     changes on the server. The exit code is 2 if a check failed.
 
-    coterie federation doctor --server fed.example:8000 --key ann.key --ca ca.pem
+    coterie federation doctor --invitation invitation.txt --key ann.key
     """
     import json
 
     from coterie.deployment.address import Address
     from coterie.deployment.fleet.doctor import FAILED_CHECK, examine
+    from coterie.deployment.invitation import read_invitation
+    from coterie.errors import ConfigError
 
+    if invitation is not None:
+        server = server or read_invitation(invitation).server
+        ca = ca or invitation
+    if server is None:
+        raise ConfigError(
+            "no server is named; expected --invitation FILE, or --server HOST:PORT. Add one."
+        )
     address = Address.of(server)
     checks = examine(address, key, ca)
     failed = any(check.state == FAILED_CHECK for check in checks)

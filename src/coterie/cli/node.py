@@ -1,4 +1,4 @@
-"""Commands about a node's store: list, export, erase and transfer its users."""
+"""Commands about a node: its key, and its store: list, export, erase and transfer users."""
 
 from __future__ import annotations
 
@@ -10,13 +10,50 @@ import typer
 from coterie.cli.say import say
 
 app = typer.Typer(
-    help="Manage a node's store and the users in it.",
+    help="Make a node's key; manage its store and the users in it.",
     no_args_is_help=True,
 )
 StoreArgument = Annotated[
     Path, typer.Argument(metavar="STORE", help="The node's store.", show_default=False)
 ]
 UserArgument = Annotated[str, typer.Argument(metavar="USER", help="User id.", show_default=False)]
+
+
+@app.command()
+def key(
+    name: Annotated[str, typer.Argument(help="Name of the node.", show_default=False)],
+    folder: Annotated[Path, typer.Option("--folder", help="Where the two files go.")] = Path(),
+    replaces: Annotated[
+        Path | None,
+        typer.Option(
+            "--replaces",
+            metavar="OLD_KEY",
+            help="The node's key so far, OLD.key, which signs the new one.",
+            show_default="none, for a new node",
+        ),
+    ] = None,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace files of the same name for good.")
+    ] = False,
+) -> None:
+    """Make this node's key: NAME.key stays here, NAME.pub goes to the server's owner.
+
+    Only its owner can read NAME.key. The server's owner adds NAME.pub: `coterie federation add`.
+
+    coterie node key ann
+
+    coterie node key ann-2 --replaces ann.key
+    """
+    from coterie.deployment.key_making import make_key
+
+    made = make_key(folder, name, replaces=replaces, overwrite=overwrite)
+    say(f"Made {folder / name}.key, which never leaves this machine, and {folder / name}.pub.")
+    say(f"Fingerprint: {made.fingerprint}")
+    command = f"add KEYS {name} {name}.pub" if replaces is None else f"rotate KEYS NAME {name}.pub"
+    say(
+        f"Send {name}.pub to the server's owner, who runs: coterie federation {command}. "
+        "Compare the fingerprint over another channel."
+    )
 
 
 @app.command("list")

@@ -32,6 +32,14 @@ QuietOption = Annotated[
 JsonOption = Annotated[
     bool, typer.Option("--json", help="Print the result as JSON, without progress.")
 ]
+InvitationOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--invitation",
+        help="The file of `coterie federation invite`: server, authority and what is trained.",
+        show_default=False,
+    ),
+]
 ColumnsOption = Annotated[
     str | None,
     typer.Option(

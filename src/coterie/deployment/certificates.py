@@ -1,10 +1,11 @@
-"""Certificates and keys of a federation: an authority, the server's certificate, a key per node.
+"""Certificates and keys of a federation: an authority, the server's certificate, public keys.
 
-FOLDER/ca.pem  ca.key  server.pem  server.key    the server's files; nodes need ca.pem only
-FOLDER/nodes/NAME.key  NAME.pub                  the key goes to its node; the server keeps the .pub
-                                                 and rejects nodes without one
+FOLDER/ca.pem  ca.key  server.pem  server.key    the server's files
+FOLDER/invitation.txt                            what a node needs to join (`invitation`)
+FOLDER/nodes/NAME.pub                            the nodes that the server accepts
 
-ca.key signs server certificates and is needed for nothing else: it may be stored elsewhere.
+A node's private key is made on the node (`key_making`) and never comes here. ca.key signs server
+certificates and is needed for nothing else: it may be stored elsewhere.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from coterie.core.atomic_files import write_file
 from coterie.deployment.address import LOOPBACK
 from coterie.deployment.issuing import Issuer, new_key, pem, private_pem, serialization
 from coterie.deployment.key_dates import KeyDates
+from coterie.deployment.public_keys import PublicKey, read_public_key, refuse_node_name
 from coterie.errors import ConfigError, RunError
 
 HOST = re.compile(r"[0-9A-Za-z_.:-]{1,253}")
@@ -26,16 +28,14 @@ WILDCARDS = ("0.0.0.0", "::")
 """Addresses that a server binds to, and to which no node can connect."""
 
 
-def init(folder: Path, hosts: Sequence[str], nodes: Sequence[str]) -> None:
-    """Make all files for a server with these names or addresses, and for these nodes."""
+def init(folder: Path, hosts: Sequence[str]) -> None:
+    """Make the files of a server with these names or addresses."""
     if (folder / "ca.key").exists() or (folder / "ca.pem").exists():
         raise RunError(
             f"{folder} has an authority already; expected a new folder. "
-            f"For another node, run: coterie federation add {folder} NAME"
+            f"For another node, run: coterie federation add {folder} NAME NAME.pub"
         )
     _refuse_hosts(hosts)
-    for name in nodes:
-        _refuse_name(name)
     # So that the server can be checked from its own machine.
     hosts = list(dict.fromkeys([*hosts, LOOPBACK[0]]))
     (folder / "nodes").mkdir(parents=True, exist_ok=True)
@@ -45,8 +45,6 @@ def init(folder: Path, hosts: Sequence[str], nodes: Sequence[str]) -> None:
     _write_new(folder / "ca.pem", pem(authority.certificate))
     _write_new(folder / "server.key", private_pem(server), secret=True)
     _write_new(folder / "server.pem", pem(authority.issue(server, hosts)))
-    for name in nodes:
-        add(folder, name)
 
 
 def renew(folder: Path, hosts: Sequence[str] = ()) -> list[str]:
@@ -60,7 +58,7 @@ def renew(folder: Path, hosts: Sequence[str] = ()) -> list[str]:
         raise RunError(
             f"{folder / 'ca.pem'} expired on {authority.certificate.not_valid_after_utc:%Y-%m-%d}; "
             "expected a valid authority. Make a new folder with coterie federation init, and give "
-            "every node its ca.pem and a new key."
+            "every node a new invitation."
         )
     before = hosts_of(folder / "server.pem") if (folder / "server.pem").exists() else LOOPBACK[:1]
     everything = list(dict.fromkeys([*before, *hosts]))
@@ -71,47 +69,65 @@ def renew(folder: Path, hosts: Sequence[str] = ()) -> list[str]:
     return everything
 
 
-def add(folder: Path, name: str, days: int | None = None) -> Path:
-    """Make a key for one more node; it expires after this many days, or never."""
-    _refuse_name(name)
-    path = folder / "nodes" / f"{name}.key"
-    if path.exists() or path.with_suffix(".pub").exists():
+def add(folder: Path, name: str, public_key: Path, days: int | None = None) -> PublicKey:
+    """Accept one more node with this public key, for so many days or for good."""
+    refuse_node_name(name)
+    path = folder / "nodes" / f"{name}.pub"
+    if path.exists():
         raise RunError(
-            f"{path} exists already; expected a new name. Choose another, or make a new key for "
-            f"this one: coterie federation rotate {folder} {name}"
+            f"{path} exists already; expected a new name. Choose another, or replace the key of "
+            f"this node: coterie federation rotate {folder} {name} NEW.pub"
         )
     if not (folder / "ca.pem").exists():
         raise RunError(
             f"{folder} has no authority; expected one. Run: coterie federation init {folder}"
         )
-    private, public = _key_pair(KeyDates.from_now(_lifetime(days)))
-    _write_new(path, private, secret=True)
-    _write_new(path.with_suffix(".pub"), public)
-    return path
+    key = read_public_key(public_key)
+    _refuse_known(folder, public_key, key)
+    _write_public(path, key, _lifetime(days))
+    return key
 
 
-def rotate(folder: Path, name: str, days: int | None = None) -> Path:
-    """Replace the key of a node; its users stay with the name.
+def rotate(
+    folder: Path,
+    name: str,
+    public_key: Path,
+    days: int | None = None,
+    *,
+    unsigned: bool = False,
+) -> PublicKey:
+    """Replace the public key of a node; its users stay with the name.
 
-    Without `days` the new key is valid as long as the old one was when it was new.
+    The old key must have signed the new one, unless `unsigned`. Without `days` the new key is valid
+    as long as the old one was when it was new.
     """
     path = _public_key_file(folder, name)
     lifetime = _lifetime(days)
     if days is None:
         lifetime = read_dates(path).lifetime
-    private, public = _key_pair(KeyDates.from_now(lifetime))
-    # The server reads the .pub alone: until it is replaced, the node can go on with the old key.
-    write_file(path.with_suffix(".key"), private, owner_only=True)
-    write_file(path, public, owner_only=False)
-    return path.with_suffix(".key")
+    key = read_public_key(public_key)
+    _refuse_known(folder, public_key, key)
+    if not unsigned and not key.is_signed_by(path.read_text()):
+        raise RunError(
+            f"{public_key} is not signed with the key that {name} has now; expected a file of: "
+            f"coterie node key NEW --replaces {name}.key. If that key is lost, compare the "
+            f"fingerprint {key.fingerprint} with the node's owner, and add --unsigned."
+        )
+    _write_public(path, key, lifetime)
+    _delete_private(path)
+    return key
 
 
 def revoke(folder: Path, name: str) -> None:
     """Revoke a node: the server rejects nodes whose public key is missing."""
     path = _public_key_file(folder, name)
     path.unlink()
-    # A key that stays would block the name for good.
-    path.with_suffix(".key").unlink(missing_ok=True)
+    _delete_private(path)
+
+
+def private_keys(folder: Path) -> list[Path]:
+    """Private keys of nodes in the server's folder, where earlier versions made them."""
+    return sorted((folder / "nodes").glob("*.key"))
 
 
 def read_dates(path: Path) -> KeyDates:
@@ -156,7 +172,7 @@ def _authority(folder: Path) -> Issuer:
 
 
 def _public_key_file(folder: Path, name: str) -> Path:
-    _refuse_name(name)
+    refuse_node_name(name)
     path = folder / "nodes" / f"{name}.pub"
     if not path.exists():
         known = ", ".join(sorted(pub.stem for pub in (folder / "nodes").glob("*.pub"))) or "none"
@@ -166,26 +182,29 @@ def _public_key_file(folder: Path, name: str) -> Path:
     return path
 
 
-def _key_pair(dates: KeyDates) -> tuple[bytes, bytes]:
-    """The content of a new NAME.key and of its NAME.pub."""
-    formats = serialization()
-    key = new_key()
-    private = key.private_bytes(
-        formats.Encoding.PEM, formats.PrivateFormat.OpenSSH, formats.NoEncryption()
-    )
-    public = key.public_key().public_bytes(formats.Encoding.OpenSSH, formats.PublicFormat.OpenSSH)
-    return private, public + f" {dates.comment}\n".encode("ascii")
+def _refuse_known(folder: Path, public_key: Path, key: PublicKey) -> None:
+    """Refuse a key that another node has: a key is one node."""
+    for path in sorted((folder / "nodes").glob("*.pub")):
+        if path.read_bytes().split()[:2] == key.line.encode().split():
+            raise RunError(
+                f"{public_key} is the key of {path.stem} already; expected a key for each node. "
+                "On the node, make another one: coterie node key NAME"
+            )
+
+
+def _write_public(path: Path, key: PublicKey, lifetime: timedelta | None) -> None:
+    """Write NAME.pub: nothing of the file that came but the key, and the server's own dates."""
+    dates = KeyDates.from_now(lifetime)
+    write_file(path, f"{key.line} {dates.comment}\n".encode("ascii"), owner_only=False)
+
+
+def _delete_private(public: Path) -> None:
+    """Delete the private key next to a public one, where an earlier version made it."""
+    public.with_suffix(".key").unlink(missing_ok=True)
 
 
 def _lifetime(days: int | None) -> timedelta | None:
     return None if days is None else timedelta(days=days)
-
-
-def _refuse_name(name: str) -> None:
-    if not name or any(c in name for c in "/\\") or name.startswith("."):
-        raise ConfigError(
-            f"the node's name is {name!r}; expected a valid file name. Choose another."
-        )
 
 
 def _refuse_hosts(hosts: Sequence[str]) -> None:

@@ -9,7 +9,12 @@ from pathlib import Path
 from coterie.deployment.certificates import hosts_of
 from coterie.deployment.fingerprints import fingerprint_of
 from coterie.deployment.key_dates import FORMAT, KeyDates
-from coterie.deployment.validity import Validity, days_until, read_certificate
+from coterie.deployment.validity import (
+    Validity,
+    certificate_fingerprint,
+    days_until,
+    read_certificate,
+)
 from coterie.errors import RunError
 from coterie.types import JsonObject
 
@@ -67,14 +72,11 @@ def list_folder(folder: Path) -> KeyListing:
 
 
 def _certificate(path: Path) -> ListedCertificate:
-    loaded = read_certificate(path)
-    from cryptography.hazmat.primitives import hashes
-
-    valid = Validity.of(loaded)
+    valid = Validity.of(read_certificate(path))
     return ListedCertificate(
         path.name,
         hosts_of(path),
-        loaded.fingerprint(hashes.SHA256()).hex(":").upper(),
+        certificate_fingerprint(path),
         valid.begins.strftime(FORMAT),
         valid.ends.strftime(FORMAT),
         valid.days_left,

@@ -18,13 +18,15 @@ from coterie.core.settings import Settings
 from coterie.deployment.enrolment import FederationTerms
 from coterie.deployment.node_private_store import NodeStore
 from coterie.deployment.node_private_store_faults import damaged
-from coterie.deployment.private_terms import without_users
+from coterie.deployment.private_terms import protection_of, without_users
 from coterie.errors import ConfigError, PolicyError, UnknownName
 from coterie.experiments.config import read_file
 from coterie.federated.federation import exchanges_with_clients
 
 POLICY = "policy"
 """Metadata key of the policy."""
+INVITED = "invited"
+"""Metadata key of what the node was invited to train; empty if it joined without an invitation."""
 
 
 class NodePolicy(Settings):
@@ -129,6 +131,7 @@ def refuse_by_policy(terms: FederationTerms, store: NodeStore) -> None:
         )
     _refuse_plain(terms, policy)
     _refuse_no_budget(terms, policy)
+    _refuse_uninvited(terms, store)
 
 
 def _refuse_plain(terms: FederationTerms, policy: NodePolicy) -> None:
@@ -171,6 +174,17 @@ def _refuse_no_budget(terms: FederationTerms, policy: NodePolicy) -> None:
             "has no privacy budget (epsilon)",
             f"epsilon_limit: {policy.epsilon_limit:g}",
             "Take the limit out of the policy if the users agree, or ask the server's owner",
+        )
+
+
+def _refuse_uninvited(terms: FederationTerms, store: NodeStore) -> None:
+    """Reject a run that trains anything else than the node's invitation says."""
+    invited = store.meta(INVITED)
+    trains = protection_of(terms.experiment)
+    if invited and trains != invited:
+        raise PolicyError(
+            f"run {terms.run} trains {trains}; this node was invited to {invited}. Ask the "
+            "server's owner for a new invitation, and join with it if the users agree."
         )
 
 

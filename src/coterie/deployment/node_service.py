@@ -42,7 +42,7 @@ from coterie.deployment.node_policy import policy_of
 from coterie.deployment.node_private_store import FORGOTTEN, MODEL, PERMITS, NodeStore
 from coterie.deployment.node_private_store_faults import damaged
 from coterie.deployment.node_questions import count_question, forget_old_questions, refuse_replay
-from coterie.deployment.private_terms import without_users
+from coterie.deployment.private_terms import protection_of
 from coterie.deployment.transfer import users_of_permit
 from coterie.deployment.world import node_world
 from coterie.errors import RunError, UnknownName
@@ -189,8 +189,8 @@ class NodeService:
         known = self.store.meta("terms")
         if known is None:
             return
-        before = protection_of(FederationTerms.from_json(known))
-        now = protection_of(terms)
+        before = protection_of(FederationTerms.from_json(known).experiment)
+        now = protection_of(terms.experiment)
         if before != now:
             self.progress.warn(f"the server begins another federation: {now}; before: {before}")
 
@@ -347,14 +347,6 @@ class NodeService:
             return FederationTerms.from_json(terms), known
         except Malformed as error:
             raise damaged(self.store.path, error) from None
-
-
-def protection_of(terms: FederationTerms) -> str:
-    """The algorithm of a federation, and how it protects single users."""
-    settings = without_users(terms.experiment).settings
-    budget = "no epsilon" if settings.epsilon is None else f"epsilon {settings.epsilon:g}"
-    name = terms.experiment.choice.algorithm
-    return f"{name}, secure aggregation {settings.secure_aggregation}, {budget}"
 
 
 def make_preamble(terms: str, indices: UserIndices) -> bytes:

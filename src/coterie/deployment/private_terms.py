@@ -38,3 +38,11 @@ def refuse_unprivate(experiment: Experiment) -> None:
 def without_users(experiment: Experiment) -> AnyWorld:
     """What is known of a federation before a node has joined."""
     return World(federation_settings(experiment.settings), 0, 0, 0, np.zeros(0, bool), {})
+
+
+def protection_of(experiment: Experiment) -> str:
+    """The algorithm of a federation, and how it protects single users."""
+    settings = without_users(experiment).settings
+    budget = "no epsilon" if settings.epsilon is None else f"epsilon {settings.epsilon:g}"
+    name = experiment.choice.algorithm
+    return f"{name}, secure aggregation {settings.secure_aggregation}, {budget}"

@@ -60,6 +60,14 @@ def read_certificate(path: Path) -> x509.Certificate:
         ) from None
 
 
+def certificate_fingerprint(path: Path) -> str:
+    """SHA-256 of the certificate in a file, as `openssl x509 -fingerprint -sha256` shows it."""
+    certificate = read_certificate(path)
+    from cryptography.hazmat.primitives import hashes
+
+    return certificate.fingerprint(hashes.SHA256()).hex(":").upper()
+
+
 def check_server_files(folder: Path) -> list[str]:
     """Refuse certificates that nodes would reject; returns warnings about those that end soon."""
     authority = read_certificate(folder / "ca.pem")
@@ -68,8 +76,8 @@ def check_server_files(folder: Path) -> list[str]:
     renewal = f"Run: coterie federation renew {folder}"
     remedies = {
         "ca.pem": (
-            "Make a new folder with coterie federation init, and give every node its ca.pem and a "
-            "new key."
+            "Make a new folder with coterie federation init, add the nodes, and give every node a "
+            "new invitation."
         ),
         "server.pem": f"{renewal} (nodes keep ca.pem), and start the server again.",
     }

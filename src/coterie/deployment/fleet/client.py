@@ -224,13 +224,13 @@ class FleetClient:
             if isinstance(error, ssl.SSLError) and error.reason in SPEAKS_PLAINTEXT:
                 raise ConfigError(
                     f"{self.address} does not use TLS; expected a server with certificates. "
-                    "Check the address. For a trial on loopback, replace --key and --ca by "
+                    "Check the address. For a trial on loopback, replace --key and --invitation by "
                     "--insecure."
                 ) from None
             if self.trust is None and isinstance(error, http.client.RemoteDisconnected):
                 raise Unreachable(
-                    "it closed the connection; if it uses TLS, give --key and --ca instead of "
-                    "--insecure"
+                    "it closed the connection; if it uses TLS, give --key and --invitation "
+                    "instead of --insecure"
                 ) from None
             raise Unreachable(str(error) or type(error).__name__) from None
 

@@ -74,8 +74,8 @@ def examine(address: Address, key: Path | None, ca: Path | None) -> list[Connect
     """Check the connection of a node with this key, which trusts this authority."""
     if key is not None and ca is None:
         raise ConfigError(
-            "--key is given without --ca; expected both: a key is used with a server that is "
-            "trusted. Add --ca ca.pem."
+            "--key is given without --invitation or --ca; expected both: a key is used with a "
+            "server that is trusted. Add --invitation FILE, or --ca ca.pem."
         )
     node_key = None if key is None else NodeKey.read(key)
     checks = list(_checks(address, node_key, None if ca is None else trusting(ca)))
@@ -157,7 +157,7 @@ def _check_tls(
         return _without_tls(address, trust, error), None
     if trust is None:
         return ConnectionCheck(
-            TLS, SKIPPED_CHECK, f"{version}; the server was not verified", "Give --ca ca.pem."
+            TLS, SKIPPED_CHECK, f"{version}; the server was not verified", "Give --invitation FILE."
         ), certificate
     detail = f"{version}, with a certificate of this authority for {address.host}"
     return ConnectionCheck(TLS, PASSED_CHECK, detail), certificate
@@ -194,8 +194,8 @@ def _untrusted(
         OTHER_ADDRESS: _other_host(address, certificate),
     }
     other_authority = (
-        "Compare the fingerprint of ca.pem with the one that coterie federation list FOLDER shows "
-        "to the server's operator."
+        "Compare the fingerprint of the invitation's certificate with the one that coterie "
+        "federation list FOLDER shows to the server's operator."
     )
     remedy = remedies.get(error.verify_code, other_authority)
     detail = f"the server is not trusted ({error.verify_message.rstrip('.')})"
@@ -271,7 +271,8 @@ def _check_calls(
             KEY,
             FAILED_CHECK,
             "the server does not accept this key: it is unknown, expired or revoked",
-            "Compare it with coterie federation list FOLDER on the server; rotate makes a new one.",
+            "Compare it with coterie federation list FOLDER on the server. Its owner adds a key: "
+            "coterie federation add FOLDER NAME NAME.pub",
         )
 
 

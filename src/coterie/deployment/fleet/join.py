@@ -19,10 +19,17 @@ from coterie.data.options import ReadOptions
 from coterie.deployment.address import Address
 from coterie.deployment.fleet.client import FleetClient, KeyRejected, Unknown, Unreachable
 from coterie.deployment.fleet.node_loop import NodeLoop
-from coterie.deployment.node_policy import NodePolicy, describe_policy, policy_of, put_policy
+from coterie.deployment.node_policy import (
+    INVITED,
+    NodePolicy,
+    describe_policy,
+    policy_of,
+    put_policy,
+)
 from coterie.deployment.node_private_store import NodeStore
 from coterie.deployment.node_service import SIMULATED, NodeService
 from coterie.deployment.signals import exit_on_sigterm
+from coterie.deployment.validity import certificate_fingerprint
 from coterie.errors import ConfigError, RunError
 from coterie.experiments import run_folder
 
@@ -87,11 +94,13 @@ def join(
     insecure: bool,
     progress: Progress,
     confirm: Callable[[str], bool] = lambda question: True,
+    invited: str = "",
 ) -> None:
     """Join a federation with the store at `path` until interrupted.
 
     `credentials`: this node's key, and the certificate of the server's authority. `confirm` asks
-    the owner of the node whether its policy is right.
+    the owner of the node whether its policy is right. `invited`: what the node was invited to
+    train; empty without an invitation.
     """
     address = Address.of(server)
     check_credentials(address, credentials, insecure)
@@ -109,7 +118,11 @@ def join(
                 progress.log(line)
             with closing(NodeStore.open(path)) as store:
                 n_users = len(store.users())
-                store.put_meta(key="" if credentials[0] is None else client.key.public.decode())
+                own_key = "" if credentials[0] is None else client.key.public.decode()
+                store.put_meta(key=own_key, **{INVITED: invited})
+            if invited and credentials[1] is not None:
+                fingerprint = certificate_fingerprint(credentials[1])
+                progress.log(f"invited to train {invited}; the authority is SHA-256 {fingerprint}")
             progress.log(f"{path}: joining {address} with {n_users:,} users. Stop with Ctrl-C.")
         store = NodeStore.open(path)
         service = NodeService(store, progress)
@@ -175,13 +188,17 @@ def check_credentials(
     """Refuse a node without TLS beyond loopback, and files that are missing."""
     key, ca = credentials
     if (key is None) != (ca is None):
-        given, missing = ("--ca", "--key") if key is None else ("--key", "--ca")
+        found = "--invitation or --ca is given without --key"
+        remedy = "Add --key NAME.key: coterie node key NAME."
+        if ca is None:
+            found = "--key is given without --invitation or --ca"
+            remedy = "Add --invitation FILE."
         raise ConfigError(
-            f"{given} is given without {missing}; expected both: the node's key, and the "
-            f"authority that verifies the server. Add {missing}."
+            f"{found}; expected both: the node's key, and the authority that verifies the server. "
+            f"{remedy}"
         )
     if key is None:
-        address.refuse_plaintext(insecure, "--key NAME.key and --ca ca.pem")
+        address.refuse_plaintext(insecure, "--key NAME.key and --invitation FILE")
     elif insecure:
         raise ConfigError(
             "--key and --insecure are both given; expected one of them. Leave --insecure out."

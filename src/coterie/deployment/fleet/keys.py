@@ -1,4 +1,4 @@
-"""The keys by which nodes authenticate: ECDSA, in the files of `coterie federation init`.
+"""The keys by which nodes authenticate: ECDSA, in the files of `coterie node key`.
 
 A node signs the time of each request. The server knows the public keys in its key folder.
 """
@@ -28,6 +28,9 @@ except ImportError:
 
 PUBLIC = serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
 SIGNED_WITH = ec.ECDSA(hashes.SHA256())
+OPEN_TO_ALL = 0o007
+"""Bits of a mode for everybody. Those of the group may be set: systemd lets a service read its
+credentials by an access list, which a mode shows as its group's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,19 +52,20 @@ class NodeKey:
 
     @classmethod
     def read(cls, path: Path) -> NodeKey:
-        """The key in a file NAME.key."""
+        """The key in a file NAME.key, which others must not be able to read."""
         try:
             key = serialization.load_ssh_private_key(path.read_bytes(), password=None)
         except (OSError, ValueError, TypeError, UnsupportedAlgorithm) as error:
             raise ConfigError(
                 f"{path} is not a node's key ({error}); expected a file NAME.key of "
-                "coterie federation init. Check the path."
+                "coterie node key. Check the path."
             ) from None
         if not isinstance(key, ec.EllipticCurvePrivateKey):
             raise ConfigError(
                 f"{path} is not a key for ECDSA; expected a file NAME.key of "
-                "coterie federation init. Check the path."
+                "coterie node key. Check the path."
             )
+        _refuse_open(path)
         return cls.of(key)
 
     def sign(self, text: str) -> str:
@@ -76,6 +80,16 @@ class NodeKey:
             TIMESTAMP_HEADER: now,
             SIGNATURE_HEADER: self.sign(now),
         }
+
+
+def _refuse_open(path: Path) -> None:
+    mode = path.stat().st_mode & 0o777
+    if mode & OPEN_TO_ALL:
+        raise ConfigError(
+            f"{path} can be read or changed by everybody (mode {mode:o}); expected 600: a private "
+            f"key is its node's own. Run: chmod 600 {path}. If others use this machine, make a new "
+            "key: coterie node key NAME"
+        )
 
 
 def read_public_keys(folder: Path) -> dict[str, bytes]:

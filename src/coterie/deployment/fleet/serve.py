@@ -11,7 +11,7 @@ from pathlib import Path
 from coterie.core.heap import keep_heap_compact
 from coterie.core.progress import Progress
 from coterie.deployment.address import LOOPBACK, Address
-from coterie.deployment.certificates import WILDCARDS, hosts_of
+from coterie.deployment.certificates import hosts_of, private_keys
 from coterie.deployment.enrolment import FederationTerms, ItemContent
 from coterie.deployment.fleet.gate import Gate
 from coterie.deployment.fleet.link import Link
@@ -117,11 +117,12 @@ def run(
     gate = Gate(link, registry.knows, keyed=keys is not None)
     link.on_change = gate.ring
     with listening(gate, address, keys):
-        proof = "--insecure" if keys is None else "--key NAME.key --ca ca.pem"
-        reached = public_address(address, keys)
+        how = f"--server {address} --insecure"
+        if keys is not None:
+            how = "--key NAME.key --invitation invitation.txt"
         progress.log(
             f"{folder}: serving at {address}. Nodes join with: "
-            f"coterie join --data FILE --store FILE --server {reached} {proof}"
+            f"coterie join --data FILE --store FILE {how}"
         )
         nodes = FleetNodes(link, registry, service.round_seconds, gate.refused, gate.last_refused)
         try:
@@ -129,13 +130,6 @@ def run(
         finally:
             gate.close()
     return read_status(folder)
-
-
-def public_address(address: Address, keys: Path | None) -> Address:
-    """The address that nodes use: a server that listens at all addresses has none of its own."""
-    if keys is None or address.host not in WILDCARDS:
-        return address
-    return Address(hosts_of(keys / "server.pem")[0], address.port)
 
 
 def check_certificates(
@@ -161,6 +155,13 @@ def check_certificates(
             )
     for warning in check_server_files(keys):
         warn(warning)
+    found = private_keys(keys)
+    if found:
+        warn(
+            f"{keys} holds private keys of nodes ({', '.join(path.name for path in found)}), as "
+            "earlier versions made them; expected public ones only. Move each to its node, delete "
+            "it here, and replace it: coterie node key NEW --replaces NAME.key on the node."
+        )
     hosts = hosts_of(keys / "server.pem")
     if not hosts:
         raise RunError(

@@ -25,7 +25,9 @@ from deployment.test_signing_keys import Log
 
 from coterie.deployment.enrolment import EnrolledUsers, FederationTerms, UserIndices
 from coterie.deployment.node_data import roster_of
+from coterie.deployment.node_evaluation import KIND
 from coterie.deployment.node_evaluation_groups import reportable_users
+from coterie.deployment.node_evaluation_noise import with_noise
 from coterie.deployment.node_policy import NodePolicy, put_policy
 from coterie.deployment.node_private_store import NodeStore
 from coterie.deployment.node_service import (
@@ -376,3 +378,76 @@ def test_totals_that_no_federation_has(change, attacked):
     """A node would reserve memory for them."""
     with pytest.raises(Malformed, match="the server"):
         attacked.service.begin(attacked.recorded.terms, replace(attacked.indices(), **change))
+
+
+def test_more_evaluations_than_the_policy_allows(attacked):
+    """Others are stored without a report; those that were reported get the same reply again."""
+    with_policy(attacked, evaluations_a_day=1)
+    first = attacked.metrics(EVALUATE, 0)
+    assert first["users"] > 20
+    nothing = {"users": 0, "part": "", "sums": {}}
+    for _ in range(2):
+        # Asking again for what was not reported is no way round.
+        assert attacked.metrics(EVALUATE, 1) == nothing
+    assert attacked.metrics(FINISH, 0) == nothing
+    assert attacked.metrics(EVALUATE, 0) == first
+    assert any("evaluations_a_day: 1): none are reported" in line for line in attacked.log.lines)
+    attacked.clock.now += 24 * 3600
+    assert attacked.metrics(EVALUATE, 1)["users"] > 20
+
+
+def test_noise_on_metrics_hides_a_user_and_cannot_be_averaged(attacked):
+    def sums(change: Callable[[Message], Message] = lambda message: message) -> dict[str, float]:
+        return dict(attacked.metrics(EVALUATE, 0, change)["sums"])
+
+    with_policy(attacked, replays_a_day=1000, evaluation_noise=0.0)
+    exact = sums()
+    with_policy(attacked, replays_a_day=1000, evaluation_noise=2.0)
+    # The same message gets the same noise, and one that differs by a bit gets other noise.
+    assert sums() == sums() != exact
+
+    def tiny(found: Message) -> Message:
+        rows = found.common["item_rows"] * np.float32(1 + 1e-6)
+        return replace(found, common=found.common | {"item_rows": rows})
+
+    assert sums(tiny) != sums()
+    store = attacked.service.store
+    drawn = [
+        with_noise({"AUC": 500.0}, 1000, 2.0, bytes([k // 256, k % 256]), store)["AUC"] - 500
+        for k in range(2000)
+    ]
+    # The mean within 4 of its standard errors, the deviation within 10 %.
+    assert abs(np.mean(drawn)) < 4 * 2 / np.sqrt(2000)
+    assert np.std(drawn) == pytest.approx(2, rel=0.1)
+    # Within what sums of metrics can be, or the server would reject them.
+    with_policy(attacked, replays_a_day=1000, evaluation_noise=1000.0)
+    found = attacked.metrics(EVALUATE, 0)
+    assert all(0 <= total <= found["users"] for total in found["sums"].values())
+
+
+def test_a_model_whose_users_rows_the_server_made_up(few_people, tmp_path):
+    """Clients of fcf keep their rows. With others, a sum of metrics would be about one user."""
+    terms, (path,) = new_federation("fcf", few_people, tmp_path, 1, rounds=2, evaluate_every=1)
+    service = NodeService(NodeStore.open(path))
+    members = EnrolledUsers.of({"0": service.enrol(terms)})
+    indices = members.indices_for(service.store.users())
+    service.begin(terms, indices)
+    users = np.array(sorted(indices.numbers.values()), np.int32)
+    common = {
+        "item_rows": np.ones((len(terms.items), 5), np.float32),
+        "item_bias": np.zeros(len(terms.items), np.float32),
+    }
+    own = {
+        "accepted": np.full(len(users), -1, np.int64),
+        "user_rows": np.ones((len(users), 5), np.float32),
+    }
+
+    def ask(kind: bytes) -> bytes:
+        of_kind = common | {KIND: np.frombuffer(kind, np.uint8)}
+        return service.answer(EVALUATE, write_message(Message(1, users, of_kind, own)))
+
+    with pytest.raises(Malformed, match=r"kind factors, which has no part of what clients keep"):
+        ask(b"factors")
+    # In a model of the right kind the rows of clients count: initial ones, so that all items tie.
+    found = json.loads(ask(b"private-factors"))
+    assert found["sums"]["AUC"] == pytest.approx(found["users"] / 2, abs=0.01)

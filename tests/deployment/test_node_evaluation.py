@@ -93,11 +93,17 @@ def test_metrics_and_recommendations_equal_the_simulation(name, settings, bare, 
     metrics = point.history.curve[-1]
     assert metrics["part"] == "test"
     exact = "tower" not in terms.experiment.settings.model_dump()
-    tolerance = {"rel": 1e-12} if exact else {"abs": 0.02}
+    tolerance = {"abs": rounding(paths, bare) if exact else 0.02}
     for metric, values in simulated.evaluation.table.items():  # type: ignore[union-attr]
         assert metrics[metric] == pytest.approx(values.mean(), **tolerance), metric
     for user in ("3", "8", "141"):
         recommends_alike(simulated, bare, user, paths, exact)
+
+
+def rounding(paths: list[Path], people: Interactions) -> float:
+    """How far means may be off: each node rounds its sums to hundredths of a user."""
+    tested = np.count_nonzero(np.bincount(people.users) > 1)
+    return 0.005 * len(paths) / float(tested) + 1e-12
 
 
 def recommends_alike(
@@ -149,7 +155,7 @@ def test_the_curve_while_training(validation, bare, tmp_path):
         (3, "test"),
     ]
     for line, same in zip(point.history.curve[:2], simulated.curve, strict=False):
-        assert line["NDCG@10"] == pytest.approx(same["NDCG@10"], rel=1e-12)
+        assert line["NDCG@10"] == pytest.approx(same["NDCG@10"], abs=rounding(paths, bare))
     status = json.loads((tmp_path / "status.json").read_text())
     assert status["metrics"]["HR@10"] == pytest.approx(simulated.metrics["HR@10"], rel=1e-12)
 

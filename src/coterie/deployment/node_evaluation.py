@@ -38,6 +38,9 @@ from coterie.types import Ints, JsonObject, Message
 
 KIND = "kind"
 PARTS = "test", "validation", ""
+DIGITS = 2
+"""Sums are rounded to so many digits. Metrics such as AUC depend on how many items a user has, so
+that an exact sum over ten users tells which of them an item counted for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,17 +150,20 @@ def complete_model(
 ) -> Recommender:
     """Add the users' private state to what the server sent."""
     model = kind(common[KIND].tobytes().decode(errors="replace"))
-    private_state = {
-        name: rows
-        for name, rows in node.store.private_state(user_ids).items()
-        if name in model.private
-    }
+    kept = node.store.private_state(user_ids)
     if node.federation.client_model is not None:
         state = SimpleNamespace(
             **{name: common[name] for name in node.federation.client_model_needs}
         )
         made = node.federation.client_model(node.world, state, node.node)
-        private_state = {name: rows[places] for name, rows in made.items()}
+        kept = {name: rows[places] for name, rows in made.items()}
+    private_state = {name: rows for name, rows in kept.items() if name in model.private}
+    if kept and not private_state:
+        # With rows of its own choice, a server could make a sum be about one user.
+        raise Malformed(
+            f"the server sends a model of kind {model.kind}, which has no part of what clients "
+            f"keep ({', '.join(sorted(kept))})"
+        )
     try:
         return model.from_arrays(dict(common) | own | private_state)
     except (KeyError, TypeError) as error:
@@ -202,7 +208,7 @@ def evaluate_model(
     if not chosen:
         return NodeMetrics(0, evaluator.part, {})
     counts = np.array([name in chosen for name in names], bool)  # (tested users,), as in the table
-    sums = {name: math.fsum(values[counts]) for name, values in table.items()}
+    sums = {name: round(math.fsum(values[counts]), DIGITS) for name, values in table.items()}
     return NodeMetrics(len(chosen), evaluator.part, sums)
 
 

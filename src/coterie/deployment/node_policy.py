@@ -51,8 +51,12 @@ class NodePolicy(Settings):
     An honest one does after it was restored from a backup, and when users change during a round."""
     evaluation: bool = True
     """Whether the node reports metrics of models that a server sends."""
+    evaluations_a_day: int = Field(100, ge=0)
+    """Models whose metrics are reported within a day. Further ones are stored, without a report."""
     smallest_evaluation_group: int = Field(10, ge=2)
     """Smallest group of users for which metrics are reported, and by which two groups differ."""
+    evaluation_noise: float = Field(0.0, ge=0, le=1e6)
+    """Standard deviation of the noise on sums of metrics, in users; 0 for none."""
 
 
 def read_policy(path: Path) -> NodePolicy:
@@ -111,7 +115,13 @@ def describe_policy(policy: NodePolicy) -> list[str]:
     )
     if policy.evaluation:
         lines.append(
-            f"Metrics are reported as sums over at least {policy.smallest_evaluation_group} users."
+            f"Metrics of {policy.evaluations_a_day:,} models a day are reported, as sums over at "
+            f"least {policy.smallest_evaluation_group} users"
+            + (
+                f", with noise of {policy.evaluation_noise:g} users."
+                if policy.evaluation_noise
+                else ", without noise: a server that makes up models learns about single users."
+            )
         )
     else:
         lines.append("No metrics are reported.")

@@ -16,6 +16,8 @@ from coterie.errors import PolicyError
 
 HOUR = 3600
 HOURS_OF_DAY = 24
+REPORTED = "metrics of "
+"""Before the place of an evaluation whose metrics were reported."""
 REMEMBERED_HOURS = 24 * 30
 """For how long a node remembers which messages it answered."""
 
@@ -66,6 +68,28 @@ def refuse_replay(
     store.connection.execute(
         "insert or replace into answered values (?, ?, ?, ?)", (run, place, digest, hour)
     )
+
+
+def may_report(store: NodeStore, policy: NodePolicy, now: float, run: str, place: str) -> bool:
+    """Whether the metrics of an evaluation may be reported today, and remember it.
+
+    One that was reported before is: `refuse_replay` counts it if its content differs.
+    """
+    hour = int(now // HOUR)
+    reported = REPORTED + place
+    known = store.connection.execute(
+        "select 1 from answered where run = ? and place = ?", (run, reported)
+    ).fetchone()
+    if known is not None:
+        return True
+    (today,) = store.connection.execute(
+        "select count(*) from answered where place like ? and hour > ?",
+        (f"{REPORTED}%", hour - HOURS_OF_DAY),
+    ).fetchone()
+    if today >= policy.evaluations_a_day:
+        return False
+    store.connection.execute("insert into answered values (?, ?, ?, ?)", (run, reported, b"", hour))
+    return True
 
 
 def forget_old_questions(store: NodeStore, now: float) -> None:

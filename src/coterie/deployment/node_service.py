@@ -33,6 +33,7 @@ from coterie.deployment.node_data import (
     split_of,
     unknown_items,
 )
+from coterie.deployment.node_evaluation_noise import with_noise
 from coterie.deployment.node_message_checks import (
     refuse_beyond_terms,
     refuse_crafted,
@@ -41,7 +42,12 @@ from coterie.deployment.node_message_checks import (
 from coterie.deployment.node_policy import policy_of
 from coterie.deployment.node_private_store import FORGOTTEN, MODEL, PERMITS, NodeStore
 from coterie.deployment.node_private_store_faults import damaged
-from coterie.deployment.node_questions import count_question, forget_old_questions, refuse_replay
+from coterie.deployment.node_questions import (
+    count_question,
+    forget_old_questions,
+    may_report,
+    refuse_replay,
+)
 from coterie.deployment.private_terms import protection_of
 from coterie.deployment.transfer import users_of_permit
 from coterie.deployment.world import node_world
@@ -269,7 +275,8 @@ class NodeService:
         refuse_crafted(message, policy)
         if not final:
             refuse_unannounced_evaluation(message.round, node.world, terms)
-        self.refuse_replay("the end" if final else f"the evaluation {message.round}", data)
+        place = "the end" if final else f"the evaluation {message.round}"
+        self.refuse_replay(place, data)
         users, model = receive_model(node, data)
         if final:
             self.progress.log(
@@ -282,7 +289,15 @@ class NodeService:
         if len(users) < len(node.node.users):
             # The difference of sums over two sets of users would reveal single users' metrics.
             return NodeMetrics(0, "", {}).to_json()
-        return evaluate_model(terms, indices, self.store, users, model, final).to_json()
+        if not may_report(self.store, policy, self.clock(), terms.run, place):
+            self.warn_once(
+                f"the server of run {terms.run} asked for more metrics than this node's policy "
+                f"allows (evaluations_a_day: {policy.evaluations_a_day:,}): none are reported"
+            )
+            return NodeMetrics(0, "", {}).to_json()
+        metrics = evaluate_model(terms, indices, self.store, users, model, final)
+        sums = with_noise(metrics.sums, metrics.users, policy.evaluation_noise, data, self.store)
+        return replace(metrics, sums=sums).to_json()
 
     def recommend(self, user: str, n: int = 10, exclude_seen: bool = True) -> list[Recommendation]:
         """The n best items for one of this node's users by the last model, without a server."""

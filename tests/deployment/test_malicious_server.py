@@ -451,3 +451,10 @@ def test_a_model_whose_users_rows_the_server_made_up(few_people, tmp_path):
     # In a model of the right kind the rows of clients count: initial ones, so that all items tie.
     found = json.loads(ask(b"private-factors"))
     assert found["sums"]["AUC"] == pytest.approx(found["users"] / 2, abs=0.01)
+
+
+def test_sums_of_metrics_are_rounded(attacked):
+    """Exact ones tell which of ten users an item counts for: how many they have left differs."""
+    for kind in (EVALUATE, FINISH):
+        sums = attacked.metrics(kind, 0)["sums"]
+        assert {name: round(total, 2) for name, total in sums.items()} == sums != {}

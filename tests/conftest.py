@@ -28,6 +28,7 @@ REPRESENTATIVES = {
     "test_the_checkerboard_is_completed": ("[0-",),
     "test_a_thousand_malicious_replies": ("fcf",),
     "test_killed_and_resumed_run_equals_an_uninterrupted_one": ("[0]",),
+    "test_an_attack_through_nodes_is_the_simulation": ("pieck-fedfast-none", "noise-fcf-bounded"),
 }
 """Tests with many cases, and what the names of those have that are not among the long tests."""
 

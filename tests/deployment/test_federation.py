@@ -77,19 +77,26 @@ class Site:
         self.started: list[subprocess.Popen[bytes]] = []
 
     def files(self, n: int, settings: str) -> None:
-        people = self.people
         for node in range(n):
-            rows = np.flatnonzero(people.users % n == node)
-            users = people.user_ids[people.users[rows]]
-            items = people.item_ids[people.items[rows]]
-            times = people.times[rows]  # type: ignore[index]
-            columns = zip(users, items, times, strict=True)
-            lines = [f"{user},{item},{time}" for user, item, time in columns]
-            (self.folder / f"{node}.csv").write_text(
-                "\n".join(["user_id,item_id,timestamp", *lines])
-            )
-        (self.folder / "items.csv").write_text("\n".join(["item_id", *map(str, people.item_ids)]))
-        config = f"dataset: given.csv\nitems: items.csv\nleast_nodes: {n}\n{settings}"
+            self.node_file(node, np.arange(self.people.n_users) % n == node)
+        self.config(n, settings)
+
+    def node_file(self, node: int, hosted: np.ndarray) -> None:
+        """The interactions of the users of a node, given as a mask."""
+        people = self.people
+        rows = np.flatnonzero(hosted[people.users])
+        users = people.user_ids[people.users[rows]]
+        items = people.item_ids[people.items[rows]]
+        times = people.times[rows]  # type: ignore[index]
+        columns = zip(users, items, times, strict=True)
+        lines = [f"{user},{item},{time}" for user, item, time in columns]
+        (self.folder / f"{node}.csv").write_text("\n".join(["user_id,item_id,timestamp", *lines]))
+
+    def config(self, n: int, settings: str) -> None:
+        """The item catalogue, and the config of a server that waits for n nodes."""
+        catalogue = self.folder / "items.csv"
+        catalogue.write_text("\n".join(["item_id", *map(str, self.people.item_ids)]))
+        config = f"dataset: given.csv\nitems: {catalogue}\nleast_nodes: {n}\n{settings}"
         (self.folder / "fed.yaml").write_text(config)
 
     def make_keys(self, *names: str, folder: str = "keys") -> None:
@@ -194,6 +201,14 @@ class Site:
         )
         return json.loads((self.folder / "twin" / "status.json").read_text())
 
+    def stop(self) -> None:
+        """Stop all processes."""
+        for child in self.started:
+            if child.poll() is None:
+                child.send_signal(signal.SIGTERM)
+        for child in self.started:
+            child.wait(30)
+
     def equals(self, expected: Mapping[str, np.ndarray]) -> bool:
         return all(np.array_equal(array, expected[name]) for name, array in self.state().items())
 
@@ -223,11 +238,7 @@ def kill_9(child: subprocess.Popen[bytes]) -> None:
 def site(tmp_path: Path, people) -> Iterator[Site]:
     made = Site(tmp_path, people)
     yield made
-    for child in made.started:
-        if child.poll() is None:
-            child.send_signal(signal.SIGTERM)
-    for child in made.started:
-        child.wait(30)
+    made.stop()
 
 
 FEDFAST = "algorithm: fedfast\nembedding_size: 5\nrounds: 2\nparticipation: 0.3\nclusters: 4\n"

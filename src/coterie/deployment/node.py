@@ -15,6 +15,7 @@ import numpy as np
 from coterie.deployment.node_ledger import RunLedger
 from coterie.deployment.node_private_store import NEVER, RING, NodeStore
 from coterie.deployment.node_releases import UPLOADS, releases_in_the_open, releases_of_upload
+from coterie.deployment.watch.norms import NodeNorms
 from coterie.federated.engine import Engine
 from coterie.federated.federation import (
     AnyExchange,
@@ -240,6 +241,8 @@ class NodeEngine(Engine):
     hosts: Ints  # (users,) the node index of each user; -1 if no node hosts it
     transport: Transport
     accepted: Longs  # (users,) the tag of each user's last accepted update
+    norms: NodeNorms = field(default_factory=NodeNorms)
+    """Of updates in the clear, for the server's operator."""
 
     @classmethod
     def over(cls, hosts: Ints, transport: Transport) -> NodeEngine:
@@ -254,14 +257,19 @@ class NodeEngine(Engine):
         return {}
 
     def call(self, exchange: ClientTask, message: Message) -> list[Reply]:
-        if isinstance(exchange, RingStage | GroupStage):
+        is_stage = isinstance(exchange, RingStage | GroupStage)
+        if is_stage:
             message = replace(
                 message,
                 common=message.common | {STAGE: np.array([ORDER.index(exchange.name)], np.uint8)},
             )
         parts = self.split_by_node(message)
         replies = self.transport({node: write_message(part) for node, part in parts.items()})
-        return [read_reply(part, replies[node]) for node, part in parts.items() if node in replies]
+        read = {node: read_reply(parts[node], replies[node]) for node in parts if node in replies}
+        if not is_stage:
+            for node, reply in read.items():
+                self.norms.add(node, reply)
+        return list(read.values())
 
     def split_by_node(self, message: Message) -> dict[int, Message]:
         """The message for each node, with the tags of the updates accepted from its users."""

@@ -20,6 +20,8 @@ class Phase(StrEnum):
     """Writing a round to disk."""
     EVALUATE = "evaluate"
     """The model to nodes, and their metrics."""
+    WATCH = "watch"
+    """Looking for conspicuous items and nodes."""
     WAIT = "wait"
     """Waiting for nodes: at the start, and after a round without a quorum."""
 

@@ -36,6 +36,7 @@ from coterie.deployment.round_phases import Phase, RoundPhases
 from coterie.deployment.server_config import ServerConfig
 from coterie.deployment.traffic import STATUS, Nodes, NodeTraffic
 from coterie.deployment.training_setup import TrainingSetup
+from coterie.deployment.watch.watch import Watch
 from coterie.errors import NoQuorum
 from coterie.experiments import checkpoint, run_folder, training
 from coterie.experiments.config import Course
@@ -77,7 +78,8 @@ def serve(
         point = resumed or training.begin(setup.trainer, setup.world.n_users)
     if resumed is not None:
         progress.log(f"going on after round {point.history.round:,}")
-    server = Server(folder, terms, service, content, progress, reachable, setup, point)
+    watch = Watch.resume(folder, terms.items, progress)
+    server = Server(folder, terms, service, content, progress, reachable, setup, point, watch)
     server.train()
     return server.point
 
@@ -92,6 +94,7 @@ class Server:
     reachable: ReachableUsers
     setup: TrainingSetup
     point: Point
+    watch: Watch
     durations: deque[float] = field(default_factory=lambda: deque(maxlen=RECENT))
     """Seconds of recent rounds."""
     state: str = ""
@@ -187,6 +190,7 @@ class Server:
         while True:
             self._enrol()
             accepted = self.setup.engine.accepted.copy()
+            self.setup.engine.norms.clear()
             try:
                 with self.phases.measure(Phase.COMPUTE):
                     self.point = training.step(self.setup.trainer, self.point)
@@ -200,8 +204,19 @@ class Server:
                 with self.phases.measure(Phase.WAIT):
                     self.membership.wait_for_change(until)
         self._commit()
+        with self.phases.measure(Phase.WATCH):
+            self._look()
         self.durations.append(time.perf_counter() - began)
         self.progress.debug(round_line(self.point.history.round, traffic, before))
+
+    def _look(self) -> None:
+        """Raise alarms about items and nodes, if there is a reason."""
+        n = self.point.history.round
+        self.watch.look_at_items(n, self.terms.federation, self.setup.world, self.point.state)
+        if self.setup.world.settings.secure_aggregation == "none":
+            names = self.membership.names
+            norms = self.setup.engine.norms.relative()
+            self.watch.look_at_nodes(n, {names[node]: times for node, times in norms.items()})
 
     def _enrol(self, final: bool = False) -> None:
         """Enrol nodes that connected, and go on with the users that the federation has then."""
@@ -304,6 +319,7 @@ class Server:
             self.state = state
             self.since = datetime.now(UTC).isoformat(timespec="seconds")
         status |= {"since": self.since} | self.contributions
+        status |= self.watch.status(self.setup.world.settings.secure_aggregation)
         if note:
             status |= {"note": note}
             self._warn(note)

@@ -62,6 +62,10 @@ def collect(status: JsonObject) -> Iterator[Metric]:
     for reason, count in status.get("refused", {}).items():
         refused.add_metric([reason], count)
     yield refused
+    alarms = CounterMetricFamily("coterie_alarms", "Alarms that were raised.", labels=["kind"])
+    for kind, count in status.get("alarms_raised", {}).items():
+        alarms.add_metric([kind], count)
+    yield alarms
     memory = resident_bytes()
     if memory is not None:
         text = "Memory of the server's process."

@@ -1,0 +1,66 @@
+"""Exposure of items, from the shared model alone.
+
+A server of most algorithms holds item rows and no user rows. Users are near to the items that they
+like, so the longest item rows stand for users: they are the probes. The exposure of an item is the
+mean over the probes of 1 / its rank among all items. An item that all lists begin with has 1, one
+at the tenth place 0.1, and one that nobody sees less than 0.01. docs/poisoning.md has how well this
+follows what users see, and what else was tried.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from coterie.core.records import Record
+from coterie.federated.federation import AnyFederation, AnyWorld
+from coterie.types import Doubles, Floats
+
+PROBES = 50
+ROWS = "item_rows"
+
+
+class ItemTable(NamedTuple):
+    """Item rows whose products, with the biases, are scores."""
+
+    rows: Floats  # (items, d)
+    bias: Floats  # (items,)
+
+
+def item_tables(federation: AnyFederation, world: AnyWorld, state: Record) -> list[ItemTable]:
+    """The item rows of a state: several where groups of users have their own, none without rows.
+
+    Without rows in the state there may be no cheap model to look at: EASE would be solved here.
+    """
+    if ROWS not in state.shared_arrays():
+        return []
+    arrays = federation.model(world, state).shared_arrays()
+    rows = arrays[ROWS].astype(np.float32)
+    if "output" in arrays:
+        # GMF's output layer weighs the products, and users are near to the weighted rows.
+        rows = rows * arrays["output"][..., None, :]
+    tables = rows if rows.ndim == 3 else rows[None]
+    bias = arrays.get("item_bias", np.zeros(tables.shape[1], np.float32))
+    return [ItemTable(table, bias) for table in tables]
+
+
+def exposure(table: ItemTable) -> Doubles:
+    """(items,) the exposure of each item."""
+    lengths = np.einsum("ij,ij->i", table.rows, table.rows)
+    n_items = len(lengths)
+    n = min(PROBES, n_items)
+    probes = np.argpartition(-lengths, n - 1)[:n]
+    scores = table.rows[probes] @ table.rows.T + table.bias  # (probes, items)
+    scores[np.arange(n), probes] = -np.inf  # an item is near to itself, whatever users like
+    best_first = np.argsort(-scores, axis=1)
+    total = np.zeros(n_items)
+    for items in best_first:
+        total[items] += 1 / np.arange(1, n_items + 1)
+    return total / n
+
+
+def mean_exposure(tables: list[ItemTable]) -> Doubles:
+    """The same, over the rows of all groups of users."""
+    mean: Doubles = np.mean([exposure(table) for table in tables], axis=0)
+    return mean

@@ -170,6 +170,14 @@ def test_an_attack_through_nodes_is_the_simulation(site: Site, name, settings, r
     assert not site.equals(last_state(attackers.ready, federation))
 
 
+def test_the_operator_sees_a_promoted_item(site: Site):
+    attackers = attacked_federation(site, FEDFAST, "boost")
+    target = site.terms.items[attackers.conspiracy.colluders.target]
+    status = site.status()
+    assert "times as long as that of any other item" in status["alarms"][f"item {target}"]
+    assert status["alarms_raised"]["row of an item"] >= 1
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("name", ATTACKS)
 def test_every_attack_through_one_node_is_the_simulation(site: Site, name):

@@ -40,6 +40,7 @@ STATUS = {
     "updates": 120,
     "dropped": 2,
     "refused": {"unknown key": 7},
+    "alarms_raised": {"row of an item": 2},
     "unanswered": 1,
     "bytes_up": 1000,
     "bytes_down": 2000,
@@ -84,6 +85,7 @@ def test_metrics_are_those_of_the_status(tmp_path: Path):
     assert found[("coterie_phase_seconds_total", "commit")] == 0.5
     assert found[("coterie_updates_total",)] == 120
     assert found[("coterie_refused_total", "unknown key")] == 7
+    assert found[("coterie_alarms_total", "row of an item")] == 2
     assert found[("coterie_state", "training")] == 1
     assert found[("coterie_resident_memory_bytes",)] > 1e6
     assert "coterie_round 4.0" in later

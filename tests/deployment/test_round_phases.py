@@ -70,7 +70,7 @@ def test_a_line_for_each_round(people, tmp_path: Path):
     for n, line in enumerate(lines.details, 1):
         assert re.fullmatch(
             rf"round {n}: enrol [\d.]+ s, exchange [\d.]+ s, compute [\d.]+ s, "
-            r"commit [\d.]+ s; answered: 0, 1",
+            r"commit [\d.]+ s, watch [\d.]+ s; answered: 0, 1",
             line,
         )
 

@@ -257,8 +257,7 @@ class NodeEngine(Engine):
         return {}
 
     def call(self, exchange: ClientTask, message: Message) -> list[Reply]:
-        is_stage = isinstance(exchange, RingStage | GroupStage)
-        if is_stage:
+        if isinstance(exchange, RingStage | GroupStage):
             message = replace(
                 message,
                 common=message.common | {STAGE: np.array([ORDER.index(exchange.name)], np.uint8)},
@@ -266,7 +265,7 @@ class NodeEngine(Engine):
         parts = self.split_by_node(message)
         replies = self.transport({node: write_message(part) for node, part in parts.items()})
         read = {node: read_reply(parts[node], replies[node]) for node in parts if node in replies}
-        if not is_stage:
+        if STAGE not in message.common:
             for node, reply in read.items():
                 self.norms.add(node, reply)
         return list(read.values())

@@ -2,9 +2,9 @@
 
 A server of most algorithms holds item rows and no user rows. Users are near to the items that they
 like, so the longest item rows stand for users: they are the probes. The exposure of an item is the
-mean over the probes of 1 / its rank among all items. An item that all lists begin with has 1, one
-at the tenth place 0.1, and one that nobody sees less than 0.01. docs/poisoning.md has how well this
-follows what users see, and what else was tried.
+mean over the probes of 1 / its rank among all items: 1 if all lists begin with it, 0.1 at the tenth
+place. Ranks beyond RANKED are not computed, and count as twice that. docs/poisoning.md has how well
+this follows what users see, and what else was tried.
 """
 
 from __future__ import annotations
@@ -18,17 +18,18 @@ from coterie.federated.federation import AnyFederation, AnyWorld
 from coterie.types import Doubles, Floats
 
 PROBES = 50
+RANKED = 256
 ROWS = "item_rows"
 
 
-class ItemTable(NamedTuple):
+class ItemVectors(NamedTuple):
     """Item rows whose products, with the biases, are scores."""
 
     rows: Floats  # (items, d)
     bias: Floats  # (items,)
 
 
-def item_tables(federation: AnyFederation, world: AnyWorld, state: Record) -> list[ItemTable]:
+def item_tables(federation: AnyFederation, world: AnyWorld, state: Record) -> list[ItemVectors]:
     """The item rows of a state: several where groups of users have their own, none without rows.
 
     Without rows in the state there may be no cheap model to look at: EASE would be solved here.
@@ -42,10 +43,10 @@ def item_tables(federation: AnyFederation, world: AnyWorld, state: Record) -> li
         rows = rows * arrays["output"][..., None, :]
     tables = rows if rows.ndim == 3 else rows[None]
     bias = arrays.get("item_bias", np.zeros(tables.shape[1], np.float32))
-    return [ItemTable(table, bias) for table in tables]
+    return [ItemVectors(table, bias) for table in tables]
 
 
-def exposure(table: ItemTable) -> Doubles:
+def exposure(table: ItemVectors) -> Doubles:
     """(items,) the exposure of each item."""
     lengths = np.einsum("ij,ij->i", table.rows, table.rows)
     n_items = len(lengths)
@@ -53,14 +54,17 @@ def exposure(table: ItemTable) -> Doubles:
     probes = np.argpartition(-lengths, n - 1)[:n]
     scores = table.rows[probes] @ table.rows.T + table.bias  # (probes, items)
     scores[np.arange(n), probes] = -np.inf  # an item is near to itself, whatever users like
-    best_first = np.argsort(-scores, axis=1)
-    total = np.zeros(n_items)
-    for items in best_first:
-        total[items] += 1 / np.arange(1, n_items + 1)
-    return total / n
+    ranked = min(RANKED, n_items)
+    best = np.argpartition(-scores, ranked - 1, axis=1)[:, :ranked]
+    order = np.argsort(-np.take_along_axis(scores, best, axis=1), axis=1)
+    best_first = np.take_along_axis(best, order, axis=1)
+    beyond = 1 / (2 * RANKED)
+    gain = np.tile(1 / np.arange(1, ranked + 1) - beyond, n)
+    shares: Doubles = np.bincount(best_first.ravel(), gain, n_items) / n + beyond
+    return shares
 
 
-def mean_exposure(tables: list[ItemTable]) -> Doubles:
+def mean_exposure(tables: list[ItemVectors]) -> Doubles:
     """The same, over the rows of all groups of users."""
     mean: Doubles = np.mean([exposure(table) for table in tables], axis=0)
     return mean

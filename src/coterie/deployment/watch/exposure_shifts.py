@@ -1,8 +1,8 @@
 """Items whose exposure grows faster than training explains.
 
-An item is conspicuous if its exposure is at least LEAST, and FACTOR times that of WINDOW rounds
-before. While a model forms, many items rise: the first SETTLING rounds are no baseline. The numbers
-were chosen on MovieLens-100K, where clean runs raise no alarm (docs/poisoning.md).
+An item is conspicuous if its exposure is at least LEAST, and FACTOR times that of one of the last
+WINDOW rounds. While a model forms, many items rise: the first SETTLING rounds are no baseline. The
+numbers were chosen on MovieLens-100K, where clean runs raise no alarm (docs/poisoning.md).
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ import numpy as np
 
 from coterie.types import Doubles
 
-LEAST = 0.1
-FACTOR = 20.0
-WINDOW = 10
-SETTLING = 10
-CALM = 0.5
-"""Below this share of LEAST an item is no longer conspicuous."""
+LEAST = 0.3
+FACTOR = 30.0
+WINDOW = 4
+SETTLING = 5
+CALM = LEAST / 2
+"""Exposure below which an item is no longer conspicuous."""
 
 
 class Shift(NamedTuple):

@@ -4,9 +4,9 @@
 
 One line for each run: dataset, algorithm, attack ("none" without attackers), seed, the first round
 with an alarm about the target, alarms about other items, the first round in which ER@10 of the
-target is 0.05 or more, ER@10 at the end, and the share of the time that the watch took. The watch
-is that of `coterie serve`; clients are simulated, 1 % of the users attack. ER@10 is without the
-popularity prior, and computed every --every rounds.
+target is 0.05 or more, ER@10 at the end, and the time of the watch. The watch is that of `coterie
+serve`; clients are simulated, 1 % of the users attack. ER@10 is without the popularity prior; it is
+computed after each of the first 30 rounds, and after every fifth of the others.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ from coterie.types import JsonObject
 NO_ATTACK = "none"
 SEEN = 0.05
 """ER@10 from which a promotion counts."""
+CLOSELY = 30
 
 
 def main() -> None:
@@ -45,14 +46,13 @@ def main() -> None:
     parser.add_argument("--attacks", nargs="*", default=("none", "pieck", "boost", "pipattack"))
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=10**6, help="At most so many rounds.")
-    parser.add_argument("--every", type=int, default=5, help="Rounds between values of ER@10.")
     given = parser.parse_args()
     for seed in range(given.seeds):
         for name in given.algorithms:
             values = {"algorithm": name, "dataset": given.dataset, "seed": seed}
             ready = prepare(Experiment.of(values), None, SILENT)
             for attack_name in given.attacks:
-                line = watched(ready, attack_name, given.rounds, given.every)
+                line = watched(ready, attack_name, given.rounds)
                 print(json.dumps(line), flush=True)
 
 
@@ -70,7 +70,7 @@ class AlarmLog(Progress):
         return [n for n, text in self.lines if text.startswith(f"alarm: {subject}:")]
 
 
-def watched(ready: Prepared, attack_name: str, most_rounds: int, every: int) -> JsonObject:
+def watched(ready: Prepared, attack_name: str, most_rounds: int) -> JsonObject:
     """One run with a watch."""
     choice = ready.experiment.choice
     honest = algorithm(choice.algorithm).train
@@ -98,7 +98,7 @@ def watched(ready: Prepared, attack_name: str, most_rounds: int, every: int) -> 
         watch.look_at_items(n, honest, world, state)
         seconds["round"] += trained - began
         seconds["watch"] += time.perf_counter() - trained
-        if first_seen is None and n % every == 0:
+        if first_seen is None and (n < CLOSELY or n % 5 == 0):
             ranks = target_ranks(work.model(state), ready.parts, colluders.users, colluders.target)
             first_seen = n if (ranks <= K).mean() >= SEEN else None
     ranks = target_ranks(work.model(state), ready.parts, colluders.users, colluders.target)
@@ -114,7 +114,7 @@ def watched(ready: Prepared, attack_name: str, most_rounds: int, every: int) -> 
         "other alarms": len(log.lines) - len(target),
         "first round with ER@10 >= 0.05": first_seen,
         "ER@10": round(float((ranks <= K).mean()), 4),
-        "milliseconds a look": round(1000 * seconds["watch"] / n, 2),
+        "milliseconds of the watch a round": round(1000 * seconds["watch"] / n, 2),
         "milliseconds a simulated round": round(1000 * seconds["round"] / n, 2),
     }
 

@@ -17,8 +17,8 @@ from coterie.core.records import Record
 from coterie.federated.federation import AnyFederation, AnyWorld
 from coterie.types import Doubles, Floats
 
-PROBES = 50
-RANKED = 256
+PROBES = 25
+RANKED = 200
 ROWS = "item_rows"
 
 

@@ -70,7 +70,7 @@ def update_lengths(columns: Mapping[str, np.ndarray]) -> Doubles:
 
 
 def squared(rows: np.ndarray) -> Doubles:
-    """(n,) the squared length of each row. Fixed-point entries do not fit in int32 products."""
-    as_floats = rows.astype(np.float64)
-    lengths: Doubles = np.einsum("ij,ij->i", as_floats, as_floats)
+    """(n,) the squared length of each row. Products of fixed-point entries do not fit in int32."""
+    as_floats = rows.astype(np.float32)
+    lengths: Doubles = np.einsum("ij,ij->i", as_floats, as_floats).astype(np.float64)
     return lengths

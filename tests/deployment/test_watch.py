@@ -75,7 +75,7 @@ def test_the_longest_row_by_hand():
 
 def test_an_item_that_rises_is_found_once_the_model_has_settled():
     shifts = ExposureShifts()
-    low = np.array([0.4, 0.01, 0.005])
+    low = np.array([0.4, 0.005, 0.005])
     high = np.array([0.4, 0.2, 0.5])
     assert not list(shifts.add(SETTLING - 2, low))
     assert not list(shifts.add(SETTLING - 1, high))

@@ -1,4 +1,5 @@
-"""Commands for a federation's operator: certificates, invitations, nodes' public keys; doctor."""
+"""Commands for a federation's operator: certificates, invitations, nodes' public keys; roll-backs;
+doctor."""
 
 from __future__ import annotations
 
@@ -10,7 +11,9 @@ import typer
 from coterie.cli.options import InvitationOption, JsonOption
 from coterie.cli.say import say
 
-app = typer.Typer(help="Manage certificates and keys; check connections.", no_args_is_help=True)
+app = typer.Typer(
+    help="Manage certificates and keys; roll back; check connections.", no_args_is_help=True
+)
 KeyFolderArgument = Annotated[
     Path, typer.Argument(help="Folder of certificates and keys.", show_default=False)
 ]
@@ -174,6 +177,41 @@ def transfer(
     say(f"Approved: users of {origin} who move to {to} before the next round: {count:,}.")
     if to not in homes.values():
         say(f"{to} has no users yet: check that this is the name of a node's key.")
+
+
+@app.command()
+def rollback(
+    folder: Annotated[Path, typer.Argument(help="Run folder of the server.", show_default=False)],
+    to: Annotated[
+        int,
+        typer.Option("--round", min=1, metavar="N", help="Committed round to return to."),
+    ],
+    without: Annotated[
+        list[str],
+        typer.Option("--without", metavar="NODE", help="Node that is left out. Repeat for more."),
+    ],
+) -> None:
+    """Return to an earlier round, and go on as if some nodes had not answered since.
+
+    The server must be stopped. Its nodes restore the private state of that round by themselves.
+    What users spent of their privacy is not refunded.
+
+    coterie federation rollback runs/fcf-federation-1 --round 40 --without mallory
+    """
+    from coterie.deployment.rollback import nodes_left, roll_back
+    from coterie.deployment.server_folder import read_json
+
+    done = roll_back(folder, to, without)
+    names = ", ".join(done.without)
+    say(
+        f"Rolled back to round {done.round:,}; rounds undone: {done.undone:,}. {names}: quarantined "
+        f"in this run. Start the server again: coterie serve --config FILE --out {folder}"
+    )
+    left = nodes_left(folder)
+    least = read_json(folder, "service.json").get("least_nodes", 1)
+    if left < least:
+        say(f"least_nodes is {least}, and nodes left are {left}: lower it in the server's file.")
+    say(f"To reject the key everywhere, run: coterie federation revoke KEYS {done.without[0]}")
 
 
 @app.command()

@@ -19,6 +19,7 @@ from pydantic import TypeAdapter
 from coterie.algorithms.registry import algorithm
 from coterie.data.ids import number
 from coterie.data.interactions import objects
+from coterie.deployment.snapshot_plan import MOST_SNAPSHOTS, SnapshotPlan
 from coterie.errors import ConfigError, DataError
 from coterie.experiments.config import Experiment
 from coterie.federated.federation import (
@@ -114,6 +115,12 @@ class Roster(JsonMessage):
     """Transfers of users to this node, signed by the nodes that they come from."""
     signing_keys: list[str] = field(default_factory=list)
     """The users' public keys, by which others know them in secure aggregation (`secagg`)."""
+    rollbacks: int = 0
+    """How many roll-backs of the run the node knows."""
+    snapshots: list[int] = field(default_factory=list)
+    """The rounds of which the node has the private state of its users."""
+    unchanged_since: int = 0
+    """The round since which that state has not changed."""
 
     @classmethod
     def parse(cls, data: bytes) -> Roster:
@@ -132,6 +139,8 @@ class Roster(JsonMessage):
             raise Malformed("the roster does not have one signing key for each user")
         if not all(SIGNING_KEY.fullmatch(key) for key in roster.signing_keys):
             raise Malformed("a signing key of the roster is not 32 bytes in hexadecimal digits")
+        if len(roster.snapshots) > MOST_SNAPSHOTS:
+            raise Malformed(f"the roster lists more than {MOST_SNAPSHOTS} snapshots")
         if not sum(roster.learning) <= roster.positives < MAX_POSITIVES:
             raise Malformed("the roster's number of interactions is out of range")
         return roster
@@ -163,11 +172,26 @@ class UserIndices(JsonMessage):
     """The name of the node's key; empty where nodes have none."""
     signing_keys: list[str] = field(default_factory=list)
     """The public signing keys of all users by index; empty where a user has none."""
+    snapshot_every: int = 0
+    """Rounds between two snapshots of private state; 0 for none."""
+    snapshots: int = 0
+    """The newest snapshots, which stay."""
+    rollbacks: list[int] = field(default_factory=list)
+    """The rounds that the run returned to, the oldest roll-back first."""
+
+    @property
+    def plan(self) -> SnapshotPlan:
+        return SnapshotPlan(self.snapshot_every, self.snapshots)
 
     def refuse_impossible(self, n_items: int) -> None:
         """Reject totals that no federation has: a node would reserve memory for them."""
         if not 0 <= self.n_users <= MAX_FEDERATION:
             raise Malformed(f"the server counts {self.n_users} users; at most {MAX_FEDERATION:,}")
+        if self.snapshot_every < 0 or not 0 <= self.snapshots <= MOST_SNAPSHOTS:
+            raise Malformed(
+                f"the server asks for {self.snapshots} snapshots, one every {self.snapshot_every} "
+                f"rounds; at most {MOST_SNAPSHOTS}"
+            )
         indices = [*self.numbers.values(), *self.members]
         if indices and not 0 <= min(indices) <= max(indices) < self.n_users:
             raise Malformed("the server gives indices to users beyond the number of users")

@@ -10,6 +10,7 @@ from typing import cast
 
 from coterie.core.plain_files import read_json as read_json_file
 from coterie.deployment.enrolment import GONE, EnrolledUsers, Roster
+from coterie.deployment.rollback_log import RollbackLog
 from coterie.deployment.server_folder import read_json, unreadable
 from coterie.deployment.traffic import NodeTraffic
 from coterie.deployment.transfer import APPROVED, SignedPermit, read_approved
@@ -22,6 +23,7 @@ PERMITS = "permits.json"
 """The numbers of the permits that were used."""
 FOREIGN_USER = "user of another node"
 """Why a roster entry is refused when nodes authenticate with keys."""
+QUARANTINED_USER = "user of a quarantined node"
 INVALID_PERMIT = "invalid transfer"
 
 
@@ -35,10 +37,13 @@ class Hosting:
     """User id -> node name."""
     used: set[str] = field(default_factory=set)
     """The numbers of used permits."""
+    quarantined: frozenset[str] = frozenset()
+    """Nodes whose users take no part, whichever node lists them."""
 
     @classmethod
     def read(cls, folder: Path, traffic: NodeTraffic, run: str) -> Hosting:
-        return cls(folder, traffic, run, read_hosts(folder), read_used(folder))
+        quarantined = RollbackLog.read(folder).quarantined
+        return cls(folder, traffic, run, read_hosts(folder), read_used(folder), quarantined)
 
     def write(self) -> None:
         # A permit counts as used only after its move is on disk.
@@ -55,6 +60,8 @@ class Hosting:
         for user in users:
             if self._may_host(user, name):
                 own.append(user)
+            elif self.nodes[user] in self.quarantined:
+                self.traffic.refuse(QUARANTINED_USER, name)
             else:
                 detail = describe_claim(user, self.nodes[user], name, self.traffic)
                 self.traffic.refuse(FOREIGN_USER, name, detail=detail)
@@ -62,6 +69,8 @@ class Hosting:
 
     def _may_host(self, user: str, name: str) -> bool:
         """Without keys a restarted node has a new name, so the last node that lists a user does."""
+        if self.nodes.get(user) in self.quarantined:
+            return False
         return not self.traffic.nodes.keyed or self.nodes.get(user, name) == name
 
     def erase(self, name: str, roster: Roster, members: EnrolledUsers) -> list[int]:
@@ -90,6 +99,7 @@ class Hosting:
                 self.used.add(permit.number)
                 continue
             is_valid = permit.run == self.run and permit.to == name and not permit.is_expired
+            is_valid = is_valid and self.quarantined.isdisjoint(origins)
             if is_valid and self._all_signed(origins, signed):
                 self.nodes |= dict.fromkeys(permit.users, name)
                 self.used.add(permit.number)

@@ -16,12 +16,16 @@ from pathlib import Path
 
 import numpy as np
 
+from coterie.algorithms.registry import algorithm
 from coterie.deployment.enrolment import EnrolledUsers, FederationTerms, Roster
 from coterie.deployment.hosting import FOREIGN_USER, Hosting, describe_claim
 from coterie.deployment.node_limits import NodeLimits
 from coterie.deployment.node_service import ENROL, TRAIN, make_preamble
+from coterie.deployment.node_snapshots import can_return_to
+from coterie.deployment.rollback_log import RollbackLog
 from coterie.deployment.server_config import ServerConfig
 from coterie.deployment.server_folder import read_message
+from coterie.deployment.snapshot_plan import SnapshotPlan
 from coterie.deployment.traffic import STATUS, NodeTraffic, read_status
 from coterie.errors import NoQuorum
 from coterie.experiments import run_folder
@@ -33,6 +37,7 @@ PATIENCE = 2.0
 """Seconds until a round without a quorum is tried again, at the latest."""
 ENROL_SECONDS = 10.0
 """Time for the roster of a node that joins a running federation: others wait for it."""
+NO_SNAPSHOT = "no snapshot of the round that the run returned to"
 OTHER_SIGNING_KEY = "user with another signing key"
 """Why users of a roster do not take part, in the counts of refusals."""
 NOTHING: Mapping[str, str] = {}
@@ -66,6 +71,9 @@ class Membership:
     hosts: Ints  # (users,) node index; -1 while the user's node has not joined since the start
     limits: NodeLimits
     """What nodes may claim."""
+    plan: SnapshotPlan
+    """After which rounds nodes take snapshots, too."""
+    log: RollbackLog
     names: list[str] = field(default_factory=list)
     """Node index -> node name."""
     enrolled: dict[str, int] = field(default_factory=dict)
@@ -135,13 +143,15 @@ class Membership:
             Hosting.read(folder, traffic, terms.run),
             np.full(len(members.users), -1, np.int32),
             service.limits,
+            service.snapshot_plan(terms),
+            RollbackLog.read(folder),
         )
 
     def _wait_for_return(self, service: ServerConfig) -> None:
         """Wait for the least number of nodes, then up to a round's time for the earlier ones."""
         _wait(self.folder, service, self.traffic, lambda: len(self.enrol_new_nodes()))
         until = time.monotonic() + service.round_seconds
-        n_before = len(set(self.hosting.nodes.values()))
+        n_before = len(set(self.hosting.nodes.values()) - self.log.quarantined)
         while len(self.enrol_new_nodes()) < n_before and time.monotonic() < until:
             time.sleep(PAUSE)
 
@@ -162,7 +172,7 @@ class Membership:
             if silence.rounds_left and not final:
                 silence.rounds_left -= 1
                 resting.add(name)
-        if new := sorted(joined.keys() - self.enrolled.keys() - resting):
+        if new := sorted(joined.keys() - self.enrolled.keys() - resting - self.log.quarantined):
             rosters = request_rosters(self.terms, self.traffic, new, self.limits, ENROL_SECONDS)
             self.register(rosters, admit=self.is_open and not final)
             self._set_aside(set(new) - self.enrolled.keys())
@@ -187,6 +197,7 @@ class Membership:
 
         Users who are not enrolled join if they are to be admitted.
         """
+        rosters = {name: one for name, one in rosters.items() if self._can_follow(name, one)}
         if not rosters:
             return
         joined = self.traffic.nodes.joined()
@@ -201,6 +212,27 @@ class Membership:
             # The hosts are on disk before the users, as when a federation begins.
             run_folder.write_text(self.folder, MEMBERS, self.members.to_json())
         self._prepare_preambles(rosters if self.members is before else self.enrolled, forgotten)
+
+    def _can_follow(self, name: str, roster: Roster) -> bool:
+        """Whether a node has the private state of the round that the run returned to.
+
+        Another state would change the model, so a node without it stays out.
+        """
+        to = min(self.log.rounds[roster.rollbacks :], default=None)
+        stored = algorithm(self.terms.experiment.choice.algorithm).state.private
+        if to is None or not stored:
+            return True
+        if can_return_to(to, roster.snapshots, roster.unchanged_since):
+            return True
+        listed = ", ".join(f"{n:,}" for n in sorted(roster.snapshots)) or "none"
+        self.traffic.refuse(
+            NO_SNAPSHOT,
+            name,
+            detail=f"it has no snapshot of round {to:,}, to which the run returned, and those of "
+            f"rounds {listed}; expected the private state of that time. Its users take no part. "
+            "Restore its store from a backup of that time, or begin a new run",
+        )
+        return False
 
     def _update_users(self, name: str, roster: Roster, admit: bool) -> list[int]:
         """Erase, move, admit and host the users of a roster; returns the indices of erased ones."""
@@ -265,8 +297,13 @@ class Membership:
                 users_of[name].append(user)
         for name, users in users_of.items():
             indices = self.members.indices_for(users, self.index, forgotten.get(name, ()))
-            if self.traffic.nodes.keyed:
-                indices = replace(indices, node=name)
+            indices = replace(
+                indices,
+                node=name if self.traffic.nodes.keyed else "",
+                snapshot_every=self.plan.every,
+                snapshots=self.plan.kept,
+                rollbacks=self.log.rounds,
+            )
             self.preambles[name] = make_preamble("" if name in self.informed else terms, indices)
 
     def move_approved(self, moves: Mapping[str, str]) -> None:

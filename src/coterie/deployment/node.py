@@ -12,9 +12,12 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from coterie.deployment.branch_rounds import tag
 from coterie.deployment.node_ledger import RunLedger
 from coterie.deployment.node_private_store import NEVER, RING, NodeStore
 from coterie.deployment.node_releases import UPLOADS, releases_in_the_open, releases_of_upload
+from coterie.deployment.node_snapshots import take_due_snapshots
+from coterie.deployment.snapshot_plan import NO_SNAPSHOTS, SnapshotPlan
 from coterie.deployment.watch.norms import NodeNorms
 from coterie.federated.engine import Engine
 from coterie.federated.federation import (
@@ -40,17 +43,10 @@ from coterie.types import Ints, Longs, Message
 
 Transport = Callable[[Mapping[int, bytes]], Mapping[int, bytes]]
 """Sends bytes to nodes, by node index; returns the replies that came before the deadline."""
-EXCHANGES = 256
-"""More than the exchanges of any round."""
 NEWEST = "newest"
 """Metadata key of the newest round that a node received."""
 STAGE = "stage"
 """Where a message is for members of a ring, at which stage of it."""
-
-
-def tag(t: int, exchange: int) -> int:
-    """A number that identifies an exchange of a run; the opening comes first."""
-    return 0 if exchange == SETUP else 1 + t * EXCHANGES + exchange
 
 
 def stage_of(message: Message) -> str:
@@ -73,6 +69,9 @@ class Node:
     is made anew when another process changed the store."""
     ledger: RunLedger | None = None
     """What the users' data has spent, in a federation with a privacy budget."""
+    branch: int = 0
+    """How often the run was rolled back."""
+    plan: SnapshotPlan = NO_SNAPSHOTS
 
     def initialise(self) -> None:
         """Write the initial private state of users who have none."""
@@ -95,7 +94,7 @@ class Node:
         else:
             columns, after = client_columns(self.world, exchange, message, self.node, SessionSlot())
         if after:
-            self.store.put_pending(user_ids, after, tag(message.round, message.exchange))
+            self.store.put_pending(user_ids, after, self._tag(message))
         return encode(message.round, columns, exchange=message.exchange)
 
     def _within_budget(self, message: Message, user_ids: list[str]) -> tuple[Message, list[str]]:
@@ -106,7 +105,7 @@ class Node:
         if STAGE in message.common:
             may = ledger.may_take_part(user_ids, message.round, message.exchange)
         else:
-            may = ledger.take(user_ids, releases_in_the_open(message, self.node))
+            may = ledger.take(user_ids, releases_in_the_open(message, self.node, self.branch))
         return message.to(may), [user for user, is_in in zip(user_ids, may, strict=True) if is_in]
 
     def _ledger(self) -> RunLedger:
@@ -190,11 +189,15 @@ class Node:
         listed = [user_ids[index] for index in message.users.tolist()]
         if STAGE in message.common and stage_of(message) not in FIRST_STAGES:
             return message, listed  # commits happen only at the first stage of an exchange
+        take_due_snapshots(self.store, self.plan, message.round)
         self._begin_again(listed, accepted)
         current = self.store.commit(listed, accepted)
         return message.to(current), [
             user for user, is_current in zip(listed, current, strict=True) if is_current
         ]
+
+    def _tag(self, message: Message) -> int:
+        return tag(self.branch, message.round, message.exchange)
 
     def _begin_again(self, users: list[str], accepted: Longs) -> None:
         """Users of whom the server accepted no update begin with the initial private state.
@@ -241,12 +244,14 @@ class NodeEngine(Engine):
     hosts: Ints  # (users,) the node index of each user; -1 if no node hosts it
     transport: Transport
     accepted: Longs  # (users,) the tag of each user's last accepted update
+    branch: int = 0
+    """How often the run was rolled back."""
     norms: NodeNorms = field(default_factory=NodeNorms)
     """Of updates in the clear, for the server's operator."""
 
     @classmethod
-    def over(cls, hosts: Ints, transport: Transport) -> NodeEngine:
-        return cls(hosts, transport, np.full(len(hosts), NEVER, np.int64))
+    def over(cls, hosts: Ints, transport: Transport, branch: int = 0) -> NodeEngine:
+        return cls(hosts, transport, np.full(len(hosts), NEVER, np.int64), branch)
 
     @property
     def stores_private_state(self) -> bool:
@@ -279,4 +284,4 @@ class NodeEngine(Engine):
 
     def commit(self, t: int, exchange: int, users: Ints) -> None:
         """Record that the updates of these users were accepted."""
-        self.accepted[users] = tag(t, exchange)
+        self.accepted[users] = tag(self.branch, t, exchange)

@@ -14,6 +14,7 @@ from coterie.data.interactions import Interactions, canonical_order
 from coterie.data.splits import Split
 from coterie.deployment.enrolment import FederationTerms, Roster, UserIndices
 from coterie.deployment.node_private_store import FORGOTTEN, PERMITS, NodeStore
+from coterie.deployment.node_snapshots import known_rollbacks, reached
 from coterie.errors import ConfigError, DataError
 from coterie.federated.disclosure import Disclosing
 from coterie.federated.federation import NodeData
@@ -49,6 +50,9 @@ def roster_of(terms: FederationTerms, store: NodeStore) -> Roster:
         forgotten,
         store.held_list(PERMITS) if is_member else [],
         [one.public.hex() for one in store.identities(users)] if uses_secagg(terms) else [],
+        len(known_rollbacks(store)) if is_member else 0,
+        store.snapshot_rounds() if is_member else [],
+        max(reached(store), 0) if is_member else 0,
     )
 
 

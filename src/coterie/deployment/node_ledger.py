@@ -42,6 +42,8 @@ class Release(NamedTuple):
     """A sum that the data of a user enters."""
 
     round: int
+    """Its number through all branches of the run (`branch_rounds.py`): a round that is played again
+    after a roll-back is another release."""
     exchange: int
     digest: bytes
     """Of what the server sent, and of the user's history."""

@@ -49,6 +49,9 @@ class NodePolicy(Settings):
     replays_a_day: int = Field(100, ge=0)
     """Times a day that a server may send an exchange, or an evaluation, again with other content.
     An honest one does after it was restored from a backup, and when users change during a round."""
+    rollbacks: int = Field(3, ge=0)
+    """Times that a server may roll a run back. Rounds since then are answered again, from the
+    private state of that time."""
     evaluation: bool = True
     """Whether the node reports metrics of models that a server sends."""
     evaluations_a_day: int = Field(100, ge=0)
@@ -112,6 +115,11 @@ def describe_policy(policy: NodePolicy) -> list[str]:
         f"At most {policy.questions_an_hour:,} messages an hour and {policy.questions_a_day:,} a "
         f"day are answered; {policy.replays_a_day:,} times a day one may be repeated with other "
         "content."
+    )
+    lines.append(
+        f"A server may roll a run back {policy.rollbacks:,} times and ask for the rounds since again."
+        if policy.rollbacks
+        else "A server may not roll a run back."
     )
     if policy.evaluation:
         lines.append(

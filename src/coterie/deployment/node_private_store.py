@@ -44,6 +44,8 @@ PINNED_KEYS = "pinned keys"
 """The blob with the public signing keys of all users, as they were when the node learnt them."""
 MODEL = "model"
 """The blob with the shared part of the last model."""
+SNAPSHOTS = "snapshots"
+"""Metadata key of the rounds that have a snapshot."""
 NEVER = -1
 """The tag of initial private state."""
 
@@ -150,8 +152,17 @@ class NodeStore:
         evaluated = self.connection.execute(
             "select part, number from evaluated where person = ? order by part", (user,)
         ).fetchall()
+        earlier = self.connection.execute(
+            "select round, name, value from snapshot where person = ? and not pending "
+            "order by round",
+            (user,),
+        ).fetchall()
         layout = self.layout
+        snapshots: dict[str, JsonObject] = {}
         with self._naming_damage():
+            for n, name, value in earlier:
+                of_round = snapshots.setdefault(str(n), {})
+                of_round[name] = read_row(value, layout[name]).tolist()
             rows = {name: read_row(value, layout[name]).tolist() for name, value in private_state}
         return {
             "user_id": user,
@@ -160,6 +171,7 @@ class NodeStore:
                 for item, rating, time in interactions
             ],
             "private_state": rows,
+            "private_state_after_rounds": snapshots,
             "from_server": {name: row.tolist() for name, row in self.model_rows(user).items()},
             "privacy_spent": [
                 {"run": run, "releases": releases, "noise_multiplier": multiplier}
@@ -188,6 +200,7 @@ class NodeStore:
             ("given", "person"),
             ("spent", "person"),
             ("evaluated", "person"),
+            ("snapshot", "person"),
             ("person", "id"),
         )
         keys = [(user,) for user in users]
@@ -270,7 +283,9 @@ class NodeStore:
                 "delete from kept",
                 "delete from given",
                 "delete from held",
-                "delete from about where key in ('layout', 'given')",
+                "delete from snapshot",
+                "delete from about where key in ('layout', 'given', 'snapshots', 'reached', "
+                "'rollbacks')",
                 "update person set number = null",
             ):
                 self.connection.execute(statement)
@@ -340,6 +355,41 @@ class NodeStore:
         )
         return np.array([tags.get(user, NEVER) == tag for user, tag in pairs], bool)
 
+    # Snapshots of private state, with both generations: the server knows which one counts
+
+    def snapshot_rounds(self) -> list[int]:
+        """The rounds after which there is a snapshot, in order."""
+        with self._naming_damage():
+            return [int(n) for n in json.loads(self.meta(SNAPSHOTS) or "[]")]
+
+    def put_snapshot(self, n: int) -> None:
+        """Copy the private state, within a transaction; after n rounds it was as it is now."""
+        self.connection.execute(
+            "insert or replace into snapshot select ?, person, name, pending, tag, value from kept",
+            (n,),
+        )
+        self._put_snapshot_rounds({*self.snapshot_rounds(), n})
+
+    def drop_snapshots(self, rounds: Sequence[int]) -> None:
+        """Delete snapshots, within a transaction."""
+        self.connection.executemany("delete from snapshot where round = ?", [(n,) for n in rounds])
+        self._put_snapshot_rounds({*self.snapshot_rounds()} - set(rounds))
+
+    def restore_snapshot(self, n: int) -> None:
+        """Replace the private state by a snapshot, within a transaction.
+
+        Users who had none then have none now, and begin with the initial one.
+        """
+        self.connection.execute("delete from kept")
+        self.connection.execute(
+            "insert into kept select person, name, pending, tag, value from snapshot "
+            "where round = ? and person in (select id from person)",
+            (n,),
+        )
+
+    def _put_snapshot_rounds(self, rounds: set[int]) -> None:
+        self.put_meta(**{SNAPSHOTS: json.dumps(sorted(rounds))})
+
     def _write(
         self,
         users: Sequence[str],
@@ -389,6 +439,11 @@ class NodeStore:
                         if user in known
                     ),
                 )
+
+    def delete_model(self) -> None:
+        """Delete the model, within a transaction."""
+        self.connection.execute("delete from given")
+        self.connection.execute("delete from held where name = ?", (MODEL,))
 
     def model_rows(self, user: str) -> PrivateState:
         """A user's own rows of the last model."""

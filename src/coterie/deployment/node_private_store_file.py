@@ -40,12 +40,15 @@ create table answered (run text not null, place text not null, digest blob not n
                        hour integer not null, primary key (run, place)) without rowid;
 create table evaluated (person text not null, part text not null, number integer not null,
                         primary key (person, part)) without rowid;
+create table snapshot (round integer not null, person text not null, name text not null,
+                       pending integer not null, tag integer not null, value blob not null,
+                       primary key (round, person, name, pending)) without rowid;
 """
 """about: metadata. person: users, their indices, and their keys for secure aggregation. did:
 interactions. given: users' rows of the last model. held: blobs of no single user. kept: private
 state, committed and pending. spent: what users' data spent of their privacy, by run. asked: how
 many messages a server sent, by hour. answered: which messages. evaluated: users whose metrics were
-reported together."""
+reported together. snapshot: private state as it was after some rounds."""
 COLUMNS = {
     "about": ("key", "value"),
     "person": ("id", "number", "signing_key"),
@@ -57,6 +60,7 @@ COLUMNS = {
     "asked": ("hour", "questions", "replays"),
     "answered": ("run", "place", "digest", "hour"),
     "evaluated": ("person", "part", "number"),
+    "snapshot": ("round", "person", "name", "pending", "tag", "value"),
 }
 """The columns of TABLES."""
 OBJECTS = {("table", name) for name in COLUMNS}
@@ -94,6 +98,14 @@ def _add_policy(connection: sqlite3.Connection) -> None:
     _move_limits_to_policy(connection)
 
 
+def _add_snapshots(connection: sqlite3.Connection) -> None:
+    connection.execute(
+        "create table snapshot (round integer not null, person text not null, name text not null, "
+        "pending integer not null, tag integer not null, value blob not null, "
+        "primary key (round, person, name, pending)) without rowid"
+    )
+
+
 def _move_limits_to_policy(connection: sqlite3.Connection) -> None:
     """What used to be single options of `coterie join` are rules of the policy."""
     before = dict(
@@ -111,7 +123,7 @@ def _move_limits_to_policy(connection: sqlite3.Connection) -> None:
         connection.execute("insert into about values ('policy', ?)", (json.dumps(policy),))
 
 
-MIGRATIONS: tuple[Migration, ...] = (_add_signing_keys, _add_ledger, _add_policy)
+MIGRATIONS: tuple[Migration, ...] = (_add_signing_keys, _add_ledger, _add_policy, _add_snapshots)
 """The first one makes version 2 of version 1, and so on. A change of TABLES adds one."""
 VERSION = 1 + len(MIGRATIONS)
 DTYPE = re.compile(r"[<|][biuf][1248]")

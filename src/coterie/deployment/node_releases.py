@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from coterie.deployment.branch_rounds import round_number
 from coterie.deployment.node_ledger import Release
 from coterie.federated.federation import NodeData
 from coterie.federated.secagg.group_terms import ROWS, GroupHeader, digest_of_broadcast
@@ -20,14 +21,14 @@ UPLOADS = (UPLOAD, "upload", "recover")
 """The stages at which a client's vector leaves; that of `recover` is the one before, again."""
 
 
-def releases_in_the_open(message: Message, node: NodeData) -> list[Release]:
-    """The release of each user of a message."""
+def releases_in_the_open(message: Message, node: NodeData, branch: int = 0) -> list[Release]:
+    """The release of each user of a message, in a branch of the run."""
     common = digest_of_broadcast(message.common)
     digests = []
     for k in range(len(message.users)):
         own = {name: rows[k] for name, rows in message.own.items()}
         digests.append(digest_of_broadcast(own, common))
-    return _with_histories(message, message.users, digests, node)
+    return _with_histories(message, message.users, digests, node, branch)
 
 
 def releases_of_upload(
@@ -39,12 +40,16 @@ def releases_of_upload(
     itself, and is trusted with sums.
     """
     sent = _digest_of_session(message, slot)
-    return [] if sent is None else _with_histories(message, users, [sent] * len(users), node)
+    if sent is None:
+        return []
+    # A run with secure aggregation has one branch.
+    return _with_histories(message, users, [sent] * len(users), node, branch=0)
 
 
 def _with_histories(
-    message: Message, users: Ints, sent: list[bytes], node: NodeData
+    message: Message, users: Ints, sent: list[bytes], node: NodeData, branch: int
 ) -> list[Release]:
+    number = round_number(branch, message.round)
     training = node.training
     releases = []
     for place, digest in zip(node.positions(users).tolist(), sent, strict=True):
@@ -53,7 +58,7 @@ def _with_histories(
         if training.ratings is not None:
             history["ratings"] = training.ratings[start:end]
         whole = digest_of_broadcast(history, digest)
-        releases.append(Release(message.round, message.exchange, whole))
+        releases.append(Release(number, message.exchange, whole))
     return releases
 
 

@@ -48,6 +48,7 @@ from coterie.deployment.node_questions import (
     may_report,
     refuse_replay,
 )
+from coterie.deployment.node_snapshots import follow_rollbacks, known_rollbacks, note_rollbacks
 from coterie.deployment.private_terms import protection_of
 from coterie.deployment.transfer import users_of_permit
 from coterie.deployment.world import node_world
@@ -129,11 +130,15 @@ class NodeService:
             refuse_beyond_terms(message, node.world, terms)
         if STAGE not in message.common:
             # A client of secure aggregation checks it by itself, at every stage.
-            self.refuse_replay(f"exchange {message.exchange} of round {message.round + 1}", data)
+            place = f"exchange {message.exchange} of round {message.round + 1}"
+            self.refuse_replay(place, node.branch, data)
         return node.receive(data)
 
-    def refuse_replay(self, place: str, data: bytes) -> None:
+    def refuse_replay(self, place: str, branch: int, data: bytes) -> None:
         """Reject a place of the run that the server repeats too often with other content."""
+        if branch:
+            # The policy limits the number of branches.
+            place = f"{place} after roll-back {branch}"
         refuse_replay(
             self.store,
             policy_of(self.store),
@@ -166,7 +171,11 @@ class NodeService:
         if is_new:
             self._report_other_protection(terms)
             self.store.reset()
+            note_rollbacks(self.store, indices.rollbacks)
             forget_old_questions(self.store, self.clock())
+        else:
+            policy = policy_of(self.store)
+            follow_rollbacks(self.store, policy, terms, indices.rollbacks, self.progress.warn)
         self.store.put_numbers(indices.numbers)
         self._confirm(indices)
         if is_new:
@@ -276,7 +285,7 @@ class NodeService:
         if not final:
             refuse_unannounced_evaluation(message.round, node.world, terms)
         place = "the end" if final else f"the evaluation {message.round}"
-        self.refuse_replay(place, data)
+        self.refuse_replay(place, node.branch, data)
         users, model = receive_model(node, data)
         if final:
             self.progress.log(
@@ -323,7 +332,15 @@ class NodeService:
         data = node_data_of(terms, indices, self.store, client_seed)
         world = node_world(terms, indices)
         ledger = ledger_for(terms, world, self.store, self.warn_once)
-        node = Node(terms.federation, world, data, self.store, ledger=ledger)
+        node = Node(
+            terms.federation,
+            world,
+            data,
+            self.store,
+            ledger=ledger,
+            branch=len(known_rollbacks(self.store)),
+            plan=indices.plan,
+        )
         return LoadedNode(node, terms, indices, version)
 
     def _run_of(self, user: str) -> Run:

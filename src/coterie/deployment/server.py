@@ -15,12 +15,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
 
-from coterie.algorithms.registry import algorithm
 from coterie.core.progress import SILENT, Progress
 from coterie.core.records import Record
 from coterie.deployment.enrolment import EnrolledUsers, FederationTerms, ItemContent
 from coterie.deployment.membership import Membership, describe_refused
-from coterie.deployment.node import NodeEngine
 from coterie.deployment.node_evaluation import (
     NodeMetrics,
     combine,
@@ -33,12 +31,14 @@ from coterie.deployment.node_private_store import NEVER
 from coterie.deployment.node_service import EVALUATE, FINISH, TRAIN
 from coterie.deployment.reachable_users import ReachableUsers
 from coterie.deployment.round_phases import Phase, RoundPhases
+from coterie.deployment.rollback import complete
+from coterie.deployment.server_commits import commit, read_commit
 from coterie.deployment.server_config import ServerConfig
 from coterie.deployment.traffic import STATUS, Nodes, NodeTraffic
 from coterie.deployment.training_setup import TrainingSetup
 from coterie.deployment.watch.watch import Watch
 from coterie.errors import NoQuorum
-from coterie.experiments import checkpoint, run_folder, training
+from coterie.experiments import run_folder, training
 from coterie.experiments.config import Course
 from coterie.experiments.history import Point, TrainingHistory
 from coterie.federated.nodes import write_message
@@ -46,7 +46,6 @@ from coterie.federated.privacy.budget import plan_of_run, releases_in
 from coterie.federated.privacy.statement import statement
 from coterie.types import JsonObject
 
-ACCEPTED = "accepted-{}.npz"
 MOST_NAMES = 50
 """Nodes that a line of the log names."""
 RECENT = 100
@@ -64,6 +63,7 @@ def serve(
     progress: Progress = SILENT,
 ) -> Point:
     """Train to the end, from the beginning or from the folder's last committed round."""
+    complete(folder)
     traffic = NodeTraffic.resume(nodes, folder)
     phases = traffic.phases
     with phases.measure(Phase.WAIT):
@@ -173,7 +173,8 @@ class Server:
         federation = self.terms.federation
         plan = plan_of_run(federation, world)
         n_rounds = self.point.history.round
-        made = releases_in(federation, world, n_rounds)
+        # What was released in undone rounds is not taken back.
+        made = releases_in(federation, world, n_rounds + self.membership.log.undone)
         stop = self.setup.trainer.stop
         stopped = "" if stop is None or n_rounds < stop.step else stop.text
         source = settings.noise_source
@@ -310,7 +311,8 @@ class Server:
 
     def _commit(self) -> None:
         with self.phases.measure(Phase.COMMIT):
-            commit(self.folder, self.point, self.terms, self.setup.engine)
+            accepted = self.setup.engine.accepted
+            commit(self.folder, self.point, self.terms, accepted, self.membership.plan)
 
     def _report(self, state: str, note: str = "") -> None:
         """Write the status."""
@@ -385,25 +387,10 @@ def is_tested(history: TrainingHistory) -> bool:
     return last["round"] == history.round and last["part"] == TEST
 
 
-def commit(folder: Path, point: Point, terms: FederationTerms, engine: NodeEngine) -> None:
-    """Write a round to disk: which updates were accepted, then the state."""
-    path = folder / ACCEPTED.format(point.history.round)
-    run_folder.write_arrays(path, {"accepted": engine.accepted})
-    checkpoint.write(folder, point, terms.run, terms.config)
-    for old in folder.glob(ACCEPTED.format("*")):
-        if old != path:
-            old.unlink(missing_ok=True)
-
-
 def resume(folder: Path, terms: FederationTerms, setup: TrainingSetup) -> Point | None:
     """The last committed round, for the users that there are now; None if there is none."""
-    kind = algorithm(terms.experiment.choice.algorithm).state
-    point = checkpoint.read(folder, kind, terms.run, terms.config, with_devices=False)
-    if point is None:
-        return None
-    name = ACCEPTED.format(point.history.round)
-    accepted = run_folder.read_arrays(folder, name)["accepted"]
-    return setup.fit(terms.federation, point, accepted)
+    committed = read_commit(folder, terms)
+    return None if committed is None else setup.fit(terms.federation, *committed)
 
 
 def status_of(
@@ -423,6 +410,8 @@ def status_of(
         "enrolled": len(membership.enrolled),
         "users": membership.members.n_users,
         "silent": sorted(membership.silent),
+        "rollbacks": membership.log.rounds,
+        "quarantined": sorted(membership.log.quarantined),
         "updates": history.updates,
         "dropped": history.dropped,
         "refused": dict(history.refused + traffic.refused + Counter(traffic.nodes.refused)),

@@ -19,6 +19,7 @@ from coterie.deployment import server_folder
 from coterie.deployment.enrolment import MAX_USERS, FederationTerms, ItemContent
 from coterie.deployment.node_limits import NodeLimits
 from coterie.deployment.private_terms import refuse_unprivate, without_users
+from coterie.deployment.snapshot_plan import MOST_SNAPSHOTS, NO_SNAPSHOTS, SnapshotPlan
 from coterie.errors import ConfigError, DataError, MissingExtra
 from coterie.evaluation.metric_names import RATING_ERRORS
 from coterie.experiments import run_folder, server_view
@@ -26,7 +27,7 @@ from coterie.experiments.config import Experiment, read_file
 from coterie.federated.federation import Federation
 from coterie.federated.privacy.settings import is_private
 from coterie.federated.secagg import exposure
-from coterie.federated.settings import FederationSettings
+from coterie.federated.settings import FederationSettings, federation_settings
 from coterie.types import JsonObject
 
 NO_DATA = "federation.csv"
@@ -80,6 +81,19 @@ class ServerConfig(Settings):
     prefixed_ids: bool = False
     """Whether a node may enrol only users whose ids begin with its name and a hyphen. Then no node
     can claim the users of another."""
+
+    snapshot_every: int = Field(10, ge=0)
+    """Rounds between two snapshots to which `coterie federation rollback` can return; 0 for none.
+    Nodes take a copy of their users' private state after the same rounds."""
+    snapshots: int = Field(5, ge=1, le=MOST_SNAPSHOTS)
+    """Snapshots that are kept: the newest ones."""
+
+    def snapshot_plan(self, terms: FederationTerms) -> SnapshotPlan:
+        """After which rounds snapshots are taken. With secure aggregation no run is rolled back."""
+        settings = federation_settings(terms.experiment.settings)
+        if settings.secure_aggregation != "none":
+            return NO_SNAPSHOTS
+        return SnapshotPlan(self.snapshot_every, self.snapshots)
 
     @property
     def limits(self) -> NodeLimits:

@@ -21,6 +21,7 @@ from coterie.deployment.reachable_users import ReachableUsers
 from coterie.deployment.world import server_world
 from coterie.experiments.history import Point
 from coterie.federated.federation import AnyFederation, AnyWorld
+from coterie.federated.privacy.budget import stop_with_undone
 from coterie.federated.trainer import Context, Trainer, federated_trainer, n_rounds
 from coterie.types import Longs
 
@@ -47,10 +48,13 @@ class TrainingSetup:
         members = membership.members
         federation = reachable.selecting(terms.federation)
         world = server_world(terms, members.indices_for(()), content)
-        engine = NodeEngine.over(membership.hosts, membership.train)
+        engine = NodeEngine.over(membership.hosts, membership.train, membership.log.branch)
         context = Context(world.seed, progress)
         trainer = federated_trainer(federation, world, engine, context, by_round=True)
-        total = trainer.n_steps(n_rounds(federation, world))
+        planned = n_rounds(federation, world)
+        stop = stop_with_undone(federation, world, planned, membership.log.undone)
+        trainer = replace(trainer, stop=stop or trainer.stop)
+        total = trainer.n_steps(planned)
         return cls(members, world, engine, trainer, total)
 
     def fit(self, federation: AnyFederation, point: Point, accepted: Longs) -> Point:

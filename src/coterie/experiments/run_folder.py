@@ -496,6 +496,14 @@ def write_arrays(path: Path, arrays: dict[str, np.ndarray]) -> None:
     _write(path, npz.packed(arrays), owner_only=True)
 
 
+def link_file(origin: Path, path: Path) -> None:
+    """Give a file a second name, in another folder; a failure names the file."""
+    try:
+        atomic_files.link_file(origin, path)
+    except OSError as error:
+        raise _not_written(path, error) from None
+
+
 def _write(path: Path, content: bytes, owner_only: bool = False) -> None:
     """Write a file at once; see `replacing`."""
     with replacing(path, owner_only) as scratch, scratch.open("ab") as out:

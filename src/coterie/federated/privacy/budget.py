@@ -66,6 +66,27 @@ def budget_stop(
     )
 
 
+def stop_with_undone(
+    federation: AnyFederation, world: AnyWorld, n_rounds: int, undone: int
+) -> BudgetStop | None:
+    """Where a run stops that rolled back some rounds; None without a budget, or without such rounds.
+
+    Rounds that were rolled back have spent their part of the budget.
+    """
+    if world.settings.epsilon is None or not undone:
+        return None
+    plan = plan_of_run(federation, world)
+    before, per_round = _sums(federation, world)
+    within = min(n_rounds, (plan.releases - before) // per_round)
+    step = max(within - undone, 0)
+    spent = epsilon_of(plan, releases_in(federation, world, step + undone))
+    return BudgetStop(
+        step,
+        f"{step:,} of {n_rounds:,} rounds are done and {undone:,} were rolled back; together they "
+        f"have spent epsilon {spent:.4g} of {plan.epsilon:g}, since what was spent is not refunded",
+    )
+
+
 def releases_in(federation: AnyFederation, world: AnyWorld, n_rounds: int) -> int:
     """How many sums the data of a user may have entered after some rounds."""
     if not n_rounds:

@@ -204,8 +204,8 @@ def rollback(
     done = roll_back(folder, to, without)
     names = ", ".join(done.without)
     say(
-        f"Rolled back to round {done.round:,}; rounds undone: {done.undone:,}. {names}: quarantined "
-        f"in this run. Start the server again: coterie serve --config FILE --out {folder}"
+        f"Rolled back to round {done.round:,}; rounds undone: {done.undone:,}. Quarantined in this "
+        f"run: {names}. Start the server again: coterie serve --config FILE --out {folder}"
     )
     left = nodes_left(folder)
     least = read_json(folder, "service.json").get("least_nodes", 1)

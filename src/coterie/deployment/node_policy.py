@@ -117,7 +117,7 @@ def describe_policy(policy: NodePolicy) -> list[str]:
         "content."
     )
     lines.append(
-        f"A server may roll a run back {policy.rollbacks:,} times and ask for the rounds since again."
+        f"A server may roll a run back {policy.rollbacks:,} times; rounds are then answered again."
         if policy.rollbacks
         else "A server may not roll a run back."
     )

@@ -31,7 +31,6 @@ from coterie.deployment.node_private_store import NEVER
 from coterie.deployment.node_service import EVALUATE, FINISH, TRAIN
 from coterie.deployment.reachable_users import ReachableUsers
 from coterie.deployment.round_phases import Phase, RoundPhases
-from coterie.deployment.rollback import complete
 from coterie.deployment.server_commits import commit, read_commit
 from coterie.deployment.server_config import ServerConfig
 from coterie.deployment.traffic import STATUS, Nodes, NodeTraffic
@@ -63,7 +62,6 @@ def serve(
     progress: Progress = SILENT,
 ) -> Point:
     """Train to the end, from the beginning or from the folder's last committed round."""
-    complete(folder)
     traffic = NodeTraffic.resume(nodes, folder)
     phases = traffic.phases
     with phases.measure(Phase.WAIT):

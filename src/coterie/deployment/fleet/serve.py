@@ -17,6 +17,7 @@ from coterie.deployment.fleet.gate import Gate
 from coterie.deployment.fleet.link import Link
 from coterie.deployment.fleet.listener import listening
 from coterie.deployment.fleet.nodes import FleetNodes, KeyRegistry
+from coterie.deployment.rollback import complete
 from coterie.deployment.server import serve as train
 from coterie.deployment.server_config import ServerConfig, prepare_folder
 from coterie.deployment.server_folder import read_json, read_message
@@ -72,6 +73,7 @@ def serve(
     exit_on_sigterm()
     keep_heap_compact()
     with run_folder.locked(folder):
+        complete(folder)
         if read_status(folder).get("state") == "finished":
             progress.log(f"{folder} is finished; there is nothing to do")
             return

@@ -69,9 +69,9 @@ def budget_stop(
 def stop_with_undone(
     federation: AnyFederation, world: AnyWorld, n_rounds: int, undone: int
 ) -> BudgetStop | None:
-    """Where a run stops that rolled back some rounds; None without a budget, or without such rounds.
+    """Where a run stops that rolled some rounds back: they have spent their part of the budget.
 
-    Rounds that were rolled back have spent their part of the budget.
+    None if there are no such rounds, or no budget.
     """
     if world.settings.epsilon is None or not undone:
         return None

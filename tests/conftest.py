@@ -22,6 +22,7 @@ REPRESENTATIVES = {
     "test_bytes_are_as_many_as_the_simulator_counts": ("fedfast", "fcf", "fedals"),
     "test_a_node_that_dies_during_secure_aggregation_drops_out": ("ring-3-4-1",),
     "test_bytes_under_secure_aggregation_are_those_of_a_run": ("fcf", "fedease"),
+    "test_a_second_rollback": ("True-",),
     "test_users_of_silent_nodes_are_in_no_group": ("ring",),
     "test_noise_of_clients": ("local",),
     "test_as_many_sums_as_fit": ("1.0]", "0.5-40.0-0.05"),

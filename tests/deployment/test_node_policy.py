@@ -115,7 +115,7 @@ def test_a_damaged_policy_stops_the_node(tmp_path):
 def test_limits_of_an_earlier_store_become_its_policy(limit, tmp_path):
     path = tmp_path / "mine.db"
     with closing(NodeStore.create(path)) as store:
-        for table in ("asked", "answered", "evaluated"):
+        for table in ("asked", "answered", "evaluated", "snapshot"):
             store.connection.execute(f"drop table {table}")
         store.put_meta(epsilon_limit=limit, least_group="25")
         store.connection.execute("pragma user_version = 3")

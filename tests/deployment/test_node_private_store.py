@@ -132,6 +132,7 @@ def test_export_holds_everything_about_a_user(store: NodeStore):
             {"item_id": "y", "rating": 3.0, "timestamp": 20},
         ],
         "private_state": {"user_rows": [1.0, -1.0]},
+        "private_state_after_rounds": {},
         "from_server": {},
         "privacy_spent": [],
         "evaluation_groups": {},
@@ -250,7 +251,7 @@ def test_a_store_of_an_earlier_version_is_migrated(store: NodeStore, monkeypatch
 
 def test_a_store_of_the_first_version_gets_signing_keys(store: NodeStore):
     pytest.importorskip("cryptography")
-    for table in ("spent", "asked", "answered", "evaluated"):
+    for table in ("spent", "asked", "answered", "evaluated", "snapshot"):
         store.connection.execute(f"drop table {table}")
     store.connection.execute("alter table person drop column signing_key")
     store.connection.execute("pragma user_version = 1")

@@ -73,6 +73,14 @@ class Hosting:
             return False
         return not self.traffic.nodes.keyed or self.nodes.get(user, name) == name
 
+    def refuse_quarantined(self, name: str, roster: Roster) -> bool:
+        """Whether all users of a node are quarantined: without keys it may have a new name."""
+        users = [user for user in roster.users if self.nodes.get(user) in self.quarantined]
+        is_refused = bool(users) and len(users) == len(roster.users)
+        if is_refused:
+            self.traffic.refuse(QUARANTINED_USER, name, len(users))
+        return is_refused
+
     def erase(self, name: str, roster: Roster, members: EnrolledUsers) -> list[int]:
         """Erase the users that a node erased; returns the indices of those who are gone."""
         gone = []

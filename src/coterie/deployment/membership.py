@@ -197,7 +197,11 @@ class Membership:
 
         Users who are not enrolled join if they are to be admitted.
         """
-        rosters = {name: one for name, one in rosters.items() if self._can_follow(name, one)}
+        rosters = {
+            name: roster
+            for name, roster in rosters.items()
+            if not self.hosting.refuse_quarantined(name, roster) and self._can_follow(name, roster)
+        }
         if not rosters:
             return
         joined = self.traffic.nodes.joined()

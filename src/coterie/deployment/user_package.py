@@ -6,6 +6,7 @@ The file holds histories. Only its owner can read it, and it is needed once.
 from __future__ import annotations
 
 import base64
+import json
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -16,7 +17,7 @@ from coterie.core.plain_files import MOST_JSON_BYTES, read_text
 from coterie.core.printable import one_line
 from coterie.deployment.enrolment import JsonMessage
 from coterie.deployment.node_ledger import is_positive
-from coterie.deployment.node_private_store import PERMITS, NodeStore
+from coterie.deployment.node_private_store import PERMITS, SNAPSHOTS, NodeStore
 from coterie.deployment.node_private_store_file import READABLE_BY_OTHERS, read_layouts
 from coterie.deployment.transfer import Permit, SignedPermit, users_of_permit
 from coterie.errors import DataError, RunError
@@ -45,6 +46,8 @@ class UserPackage(JsonMessage):
     """The users' keys for secure aggregation, by which others know them."""
     spent: list[tuple[str, str, int, str, int, int, str]] = field(default_factory=list)
     """What the users' data spent of their privacy, by run."""
+    snapshots: list[tuple[str, int, str, int, int, str]] = field(default_factory=list)
+    """Their private state as it was after some rounds."""
 
     def read_permit(self) -> Permit:
         return SignedPermit.from_json(self.permit).read()
@@ -76,6 +79,9 @@ def pack(store: NodeStore, users: Sequence[str], permit: SignedPermit) -> UserPa
             "select run, person, releases, multiplier, round, exchange, digest from spent "
             "where person = ?"
         ),
+        rows(
+            "select person, round, name, pending, tag, value from snapshot where person = ?",
+        ),
     )
 
 
@@ -85,12 +91,13 @@ def unpack(package: UserPackage, store: NodeStore) -> list[str]:
     if run and store.meta("run") != run:
         # What is of another federation would be deleted when the node joins this one.
         store.reset()
-        store.put_meta(run=run, **package.layouts)
+        rounds = sorted({row[1] for row in package.snapshots})
+        store.put_meta(run=run, **package.layouts, **{SNAPSHOTS: json.dumps(rounds)})
     users = [user for user, _ in package.person]
     with store.transaction():
-        for table, column in (("did", "person"), ("kept", "person"), ("given", "person")):
+        for table in ("did", "kept", "given", "snapshot"):
             store.connection.executemany(
-                f"delete from {table} where {column} = ?", [(user,) for user in users]
+                f"delete from {table} where person = ?", [(user,) for user in users]
             )
         store.connection.executemany(
             "insert or replace into person (id, number) values (?, ?)", package.person
@@ -105,6 +112,13 @@ def unpack(package: UserPackage, store: NodeStore) -> list[str]:
         )
         store.connection.executemany(
             "insert into given values (?, ?, ?)", map(_with_bytes, package.given)
+        )
+        # A snapshot that only these users had would be none of the others.
+        of_node = set(store.snapshot_rounds())
+        store.connection.executemany(
+            "insert into snapshot (person, round, name, pending, tag, value) "
+            "values (?, ?, ?, ?, ?, ?)",
+            [_with_bytes(row) for row in package.snapshots if row[1] in of_node],
         )
         store.connection.executemany(
             "insert into spent values (?, ?, ?, ?, ?, ?, ?) on conflict do update set "
@@ -168,6 +182,7 @@ def _refuse_other_rows(package: UserPackage, listed: set[str]) -> None:
         *package.kept,
         *package.given,
         *package.signing_keys,
+        *package.snapshots,
     ]
     users = {row[0] for row in rows} | {row[1] for row in package.spent}
     if not users <= listed:
@@ -178,7 +193,13 @@ def _refuse_other_rows(package: UserPackage, listed: set[str]) -> None:
     if not all(-MOST_INTEGER <= value <= MOST_INTEGER for value in whole):
         raise Malformed("a number has more than 64 bits")
     try:
-        for row in (*package.kept, *package.given, *package.signing_keys, *package.spent):
+        for row in (
+            *package.kept,
+            *package.given,
+            *package.signing_keys,
+            *package.spent,
+            *package.snapshots,
+        ):
             base64.b64decode(str(row[-1]), validate=True)
         for text in package.layouts.values():
             read_layouts(text)

@@ -33,6 +33,7 @@ from coterie.deployment.rollback_log import RollbackLog
 from coterie.deployment.server_commits import read_commit, snapshot_rounds
 from coterie.deployment.server_config import ServerConfig
 from coterie.deployment.snapshot_plan import SnapshotPlan
+from coterie.deployment.transfer import approve
 from coterie.engines.local import LocalEngine
 from coterie.errors import PolicyError, RunError, UnknownName
 from coterie.experiments import run_folder
@@ -598,6 +599,18 @@ def test_a_quarantined_node_does_not_return_by_another_name(keyed, few_people, t
     assert status["refused"]["user of a quarantined node"] % len(of_node) == 0
     assert status["enrolled"] == 2
     assert "3" not in read_hosts(tmp_path).values()
+
+
+def test_the_owner_moves_quarantined_users_to_another_node(few_people, tmp_path):
+    terms, paths = begun("fcf", few_people, tmp_path)
+    serve_until(tmp_path, terms, AbsentNodes(paths, stops=5))
+    roll_back(tmp_path, 4, ["2"])
+    with closing(opened(paths[0])) as store:
+        store.put_interactions(few_people.select(few_people.users % NODES == LEFT_OUT).compact())
+    assert approve(tmp_path, "2", "0", [], read_hosts(tmp_path)) == 13
+    point = serve(tmp_path, terms, AbsentNodes(paths))
+    assert set(read_hosts(tmp_path).values()) == {"0", "1"}
+    assert point.history.dropped == 0
 
 
 def test_users_who_moved_take_their_snapshots_along(few_people, tmp_path):

@@ -28,6 +28,8 @@ from coterie.data.reading import read
 from coterie.data.synthetic import Synthetic, generate
 from coterie.deployment import hosting, membership, transfer, user_package
 from coterie.deployment.node_private_store import PINNED_KEYS, NodeStore
+from coterie.deployment.node_snapshots import known_rollbacks, note_rollbacks
+from coterie.deployment.rollback_log import Rollback, RollbackLog
 from coterie.deployment.transfer import SignedPermit
 from coterie.errors import ConfigError, CoterieError, DataError, RunError, StoreError
 from coterie.experiments import checkpoint, run_folder
@@ -65,6 +67,9 @@ def originals(tmp_path_factory: pytest.TempPathFactory) -> Path:
     store.put_initial_state(users, {"a": rows})
     store.put_model(users, {"b": rows}, b"")
     store.pin_keys(["", "ff"])
+    with store.transaction():
+        store.put_snapshot(10)
+    note_rollbacks(store, [10])
     permit = SignedPermit(user_package.permit_for(store, users[:2], "bob").to_json(), "")
     user_package.write(user_package.pack(store, users[:2], permit), place / "users.package")
     store.close()
@@ -76,6 +81,8 @@ def originals(tmp_path_factory: pytest.TempPathFactory) -> Path:
     objects = [{"user_id": k % 7, "item_id": k % 11} for k in range(77)]
     (place / "data.json").write_text(json.dumps(objects))
     (place / "experiment.yaml").write_text(EXPERIMENT)
+    without = Rollback(10, 5, ["bob"], "2026-03-01T09:30:00+00:00", "ann", [{"round": 12}])
+    RollbackLog([without]).write(place)
     return place
 
 
@@ -113,6 +120,10 @@ def load_store(path: Path) -> object:
             store.export(user)
         store.private_state(store.users())
         store.held_list(PINNED_KEYS)
+        known_rollbacks(store)
+        with store.transaction():
+            for n in store.snapshot_rounds():
+                store.restore_snapshot(n)
         return store.interactions()
     finally:
         store.close()
@@ -147,6 +158,9 @@ KINDS = {
     "experiment": Kind("experiment.yaml", m.YAML, load_config),
     "store": Kind("node.db", m.STORE, load_store),
     "package": Kind("users.package", m.JSON, load_package),
+    "roll-backs": Kind(
+        "rollbacks.json", m.JSON, lambda path: RollbackLog.read(path.parent).quarantined
+    ),
     "csv": Kind("data.csv", m.CSV, load_data),
     "zip": Kind("data.zip", m.ZIP, load_data),
     "gzip": Kind("data.csv.gz", m.GZIP, load_data),

@@ -490,7 +490,7 @@ def test_a_damaged_ledger_stops_the_node(damage, few_people, tmp_path):
 def test_a_store_of_an_earlier_version_gets_a_ledger(few_people, tmp_path):
     _, paths = new_federation("fedease", few_people, tmp_path, 1)
     with closing(NodeStore.open(paths[0])) as store:
-        for table in ("spent", "asked", "answered", "evaluated"):
+        for table in ("spent", "asked", "answered", "evaluated", "snapshot"):
             store.connection.execute(f"drop table {table}")
         store.connection.execute("pragma user_version = 2")
     assert counts(paths[0]) == {}

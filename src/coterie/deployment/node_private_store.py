@@ -359,8 +359,7 @@ class NodeStore:
 
     def snapshot_rounds(self) -> list[int]:
         """The rounds after which there is a snapshot, in order."""
-        with self._naming_damage():
-            return [int(n) for n in json.loads(self.meta(SNAPSHOTS) or "[]")]
+        return self.meta_integers(SNAPSHOTS)
 
     def put_snapshot(self, n: int) -> None:
         """Copy the private state, within a transaction; after n rounds it was as it is now."""
@@ -477,6 +476,15 @@ class NodeStore:
     def meta(self, key: str) -> str | None:
         row = self.connection.execute("select value from about where key = ?", (key,)).fetchone()
         return row[0] if row else None
+
+    def meta_integer(self, key: str, default: int) -> int:
+        with self._naming_damage():
+            return int(self.meta(key) or default)
+
+    def meta_integers(self, key: str) -> list[int]:
+        """A list of integers in metadata; empty if there is none."""
+        with self._naming_damage():
+            return [int(value) for value in json.loads(self.meta(key) or "[]")]
 
     def put_meta(self, **values: str) -> None:
         self.connection.executemany("insert or replace into about values (?, ?)", values.items())

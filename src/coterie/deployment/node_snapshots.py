@@ -43,12 +43,12 @@ def take_due_snapshots(store: NodeStore, plan: SnapshotPlan, t: int) -> None:
 
 def reached(store: NodeStore) -> int:
     """The latest round for which private state may have changed; -1 before the first."""
-    return int(store.meta(REACHED) or -1)
+    return store.meta_integer(REACHED, -1)
 
 
 def known_rollbacks(store: NodeStore) -> list[int]:
     """The rounds that the run returned to, as far as the node knows."""
-    return [int(n) for n in json.loads(store.meta(ROLLBACKS) or "[]")]
+    return store.meta_integers(ROLLBACKS)
 
 
 def note_rollbacks(store: NodeStore, rounds: Sequence[int]) -> None:

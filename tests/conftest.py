@@ -22,6 +22,8 @@ REPRESENTATIVES = {
     "test_bytes_are_as_many_as_the_simulator_counts": ("fedfast", "fcf", "fedals"),
     "test_a_node_that_dies_during_secure_aggregation_drops_out": ("ring-3-4-1",),
     "test_bytes_under_secure_aggregation_are_those_of_a_run": ("fcf", "fedease"),
+    "test_the_run_is_the_one_in_which_the_node_did_not_answer": ("fedfast", "fcf"),
+    "test_a_node_that_was_away_follows_when_it_returns": ("fcf",),
     "test_a_second_rollback": ("True-",),
     "test_users_of_silent_nodes_are_in_no_group": ("ring",),
     "test_noise_of_clients": ("local",),

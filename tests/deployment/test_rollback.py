@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from deployment.test_changing_users import move
+from deployment.test_changing_users import ScriptedNodes, move
 from deployment.test_server import InProcessNodes, Stop, new_federation, same, served
 from typer.testing import CliRunner
 
@@ -30,7 +30,7 @@ from coterie.deployment.node_service import TRAIN, NodeService, split_preamble
 from coterie.deployment.node_snapshots import follow_rollbacks, known_rollbacks
 from coterie.deployment.rollback import complete, roll_back
 from coterie.deployment.rollback_log import RollbackLog
-from coterie.deployment.server_commits import read_commit, snapshot_rounds
+from coterie.deployment.server_commits import read_commit, snapshot_folder, snapshot_rounds
 from coterie.deployment.server_config import ServerConfig
 from coterie.deployment.snapshot_plan import SnapshotPlan
 from coterie.deployment.transfer import approve
@@ -414,18 +414,67 @@ def test_snapshots_are_links_and_do_not_change(few_people, tmp_path):
     assert copy.stat().st_mode & 0o777 == 0o600
 
 
-def test_erased_users_are_in_no_snapshot(few_people, tmp_path):
-    terms, paths = begun("fcf", few_people, tmp_path)
+@pytest.mark.parametrize("name", ["fcf", "fedfast"])
+def test_erased_users_are_in_no_snapshot(name, few_people, tmp_path):
+    """Neither on the node, whose clients have private rows, nor on the server, which has theirs."""
+    terms, paths = begun(name, few_people, tmp_path)
+    terms = replace(terms, config=terms.config | {"participation": 1.0})
     serve_until(tmp_path, terms, AbsentNodes(paths, stops=5))
     user = str(few_people.user_ids[1])
-    with closing(NodeStore.open(paths[1])) as store:
-        assert store.export(user)["private_state_after_rounds"].keys() == {"2", "4"}
+    with closing(opened(paths[1])) as store:
+        if name == "fcf":
+            assert store.export(user)["private_state_after_rounds"].keys() == {"2", "4"}
         store.forget(user)
         found = store.connection.execute("select 1 from snapshot where person = ?", (user,))
         assert found.fetchone() is None
+    trained = rows_in_snapshots(tmp_path, terms)
+    serve_until(tmp_path, terms, AbsentNodes(paths, stops=5))
+    for before, after in zip(trained, rows_in_snapshots(tmp_path, terms), strict=True):
+        if name == "fedfast":
+            assert not np.array_equal(before[1], after[1])
+        assert np.array_equal(np.delete(before, 1, 0), np.delete(after, 1, 0))
     roll_back(tmp_path, 2, ["2"])
-    serve(tmp_path, terms, AbsentNodes(paths))
+    point = serve(tmp_path, terms, AbsentNodes(paths))
     assert user not in json.loads((tmp_path / "members.json").read_text())["users"]
+    assert point.history.round == ROUNDS
+
+
+def test_users_who_are_erased_while_the_server_runs(few_people, tmp_path):
+    terms, paths = begun("fedfast", few_people, tmp_path)
+
+    def forget() -> None:
+        assert len(snapshot_rounds(tmp_path)) == 3
+        with closing(opened(paths[1])) as store:
+            store.forget(str(few_people.user_ids[1]))
+
+    nodes = ScriptedNodes(paths, {4: forget})  # the first exchange is the opening
+    served(tmp_path, terms, nodes, snapshot_every=1, snapshots=8)
+    rows = np.array(rows_in_snapshots(tmp_path, terms))  # (snapshots, users, d)
+    assert len(rows) == ROUNDS
+    assert (rows[:, 1] == rows[0, 1]).all()
+    assert not (rows[:, 0] == rows[0, 0]).all()
+
+
+def rows_in_snapshots(folder: Path, terms: FederationTerms) -> list[np.ndarray]:
+    """The rows of users, or of items where clients have those, of each snapshot."""
+    found = []
+    for n in snapshot_rounds(folder):
+        committed = read_commit(snapshot_folder(folder, n), terms)
+        assert committed is not None
+        arrays = committed[0].state.shared_arrays()
+        found.append(arrays.get("user_rows", arrays["item_rows"]))
+    return found
+
+
+def test_a_plan_that_begins_late_makes_up_no_snapshot(few_people, tmp_path):
+    """Snapshots are switched on after five rounds: the fourth one is over."""
+    terms, paths = begun("fcf", few_people, tmp_path)
+    serve_until(tmp_path, terms, AbsentNodes(paths, stops=5), snapshot_every=0)
+    serve_until(tmp_path, terms, AbsentNodes(paths, stops=7))
+    assert snapshot_rounds(tmp_path) == [6]
+    for path in paths:
+        with closing(opened(path)) as store:
+            assert store.snapshot_rounds() == [6]
 
 
 # What a server may not do
@@ -513,6 +562,17 @@ def test_what_was_spent_is_not_refunded(few_people, tmp_path):
 def releases(path: Path, run: str) -> set[int]:
     with closing(NodeStore.open(path)) as store:
         return {spent.releases for spent in spent_in(store, run).values()}
+
+
+def test_a_round_that_is_played_again_is_another_sum(few_people, tmp_path):
+    """With the same model, too: the server draws other noise, and two sums have less together."""
+    pytest.importorskip("dp_accounting")
+    private = {"epsilon": 3.0, "noise_source": "system", "rounds": 6, "participation": 1.0}
+    terms, paths = new_federation("fcf", few_people, tmp_path, NODES, **private)
+    for n_sums in (3, 4):
+        serve_until(tmp_path, terms, AbsentNodes(paths, stops=3))
+        assert [releases(path, terms.run) for path in paths] == [{n_sums}, {n_sums}, {3}]
+        roll_back(tmp_path, 2, ["2"])
 
 
 def test_a_lying_server_gets_no_more_sums_from_rollbacks(few_people, tmp_path):

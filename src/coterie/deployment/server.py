@@ -31,7 +31,7 @@ from coterie.deployment.node_private_store import NEVER
 from coterie.deployment.node_service import EVALUATE, FINISH, TRAIN
 from coterie.deployment.reachable_users import ReachableUsers
 from coterie.deployment.round_phases import Phase, RoundPhases
-from coterie.deployment.server_commits import commit, read_commit
+from coterie.deployment.server_commits import change_snapshots, commit, read_commit
 from coterie.deployment.server_config import ServerConfig
 from coterie.deployment.traffic import STATUS, Nodes, NodeTraffic
 from coterie.deployment.training_setup import TrainingSetup
@@ -78,6 +78,8 @@ def serve(
         progress.log(f"going on after round {point.history.round:,}")
     watch = Watch.resume(folder, terms.items, progress)
     server = Server(folder, terms, service, content, progress, reachable, setup, point, watch)
+    # A server may have died after it erased users.
+    server.erase_from_snapshots()
     server.train()
     return server.point
 
@@ -234,7 +236,16 @@ class Server:
             accepted = self.setup.engine.accepted
             self.setup = TrainingSetup.of(self.terms, self.reachable, self.content, self.progress)
             self.point = self.setup.fit(self.terms.federation, self.point, accepted)
+            self.erase_from_snapshots()
             self._limit_replies()
+
+    def erase_from_snapshots(self) -> None:
+        """Replace the rows of erased users in snapshots, too, by initial ones."""
+        if len(self.setup.members.gone):
+            federation = self.terms.federation
+            change_snapshots(
+                self.folder, self.terms, lambda point: self.setup.fitted(federation, point)
+            )
 
     def _limit_replies(self) -> None:
         """Let nodes send as much as the updates of their users take, and no more."""

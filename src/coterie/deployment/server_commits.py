@@ -10,7 +10,7 @@ never changes them, so that a snapshot takes no time, and no space before the ne
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from coterie.algorithms.registry import algorithm
@@ -67,6 +67,16 @@ def put_back(folder: Path, n: int) -> None:
         _link(snapshot_folder(folder, n), folder, n)
     _drop_other_rounds(folder, n)
     drop_snapshots(folder, [other for other in snapshot_rounds(folder) if other > n])
+
+
+def change_snapshots(
+    folder: Path, terms: FederationTerms, change: Callable[[Point], Point]
+) -> None:
+    """Replace the points of all snapshots."""
+    for n in snapshot_rounds(folder):
+        found = read_commit(snapshot_folder(folder, n), terms)
+        if found is not None:
+            checkpoint.write(snapshot_folder(folder, n), change(found[0]), terms.run, terms.config)
 
 
 def drop_snapshots(folder: Path, rounds: Iterable[int]) -> None:

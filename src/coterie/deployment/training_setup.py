@@ -62,9 +62,13 @@ class TrainingSetup:
 
         `accepted` are the tags of the updates that were accepted then.
         """
-        gone = self.members.gone
         self.engine.accepted[: len(accepted)] = accepted
-        self.engine.accepted[gone] = NEVER
+        self.engine.accepted[self.members.gone] = NEVER
+        return self.fitted(federation, point)
+
+    def fitted(self, federation: AnyFederation, point: Point) -> Point:
+        """A point of these users, without what is left of erased ones."""
+        gone = self.members.gone
         n_new = self.world.n_users - len(point.history.selections)
         selections = np.append(point.history.selections, np.zeros(n_new, np.int64))
         if n_new == 0 and not len(gone):

@@ -113,8 +113,9 @@ def test_messages_hold_updates_and_no_names(name, bare, tmp_path):  # noqa: F811
             assert set(json.loads(data)) == {"users", "part", "sums"}
         if kind == ENROL:
             roster = json.loads(data)
-            for unused in ("forgotten", "permits", "signing_keys"):
+            for unused in ("forgotten", "permits", "signing_keys", "snapshots"):
                 assert roster.pop(unused) == []
+            assert (roster.pop("rollbacks"), roster.pop("unchanged_since")) == (0, 0)
             assert set(roster) == {"users", "learning", "positives"}
     for update in nodes.updates():
         assert set(update.arrays) <= set(DTYPES)

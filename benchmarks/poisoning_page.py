@@ -40,7 +40,7 @@ Runs = Sequence[JsonObject]
 def main() -> None:
     runs = [run for run in read(STORED) if run["HR@10"] is not None]
     page = (DOCS / "poisoning.md").read_text()
-    for dataset in DATASETS:
+    for dataset in {run["dataset"] for run in runs}:
         page = replaced(page, f"worst on {dataset}", worst_table(runs, dataset))
     (DOCS / "poisoning.md").write_text(page)
     (DOCS / "poisoning-tables.md").write_text(all_tables(runs))
@@ -76,16 +76,18 @@ def worst_cell(runs: Runs) -> str:
     attacked = {name: found for name, found in attacked.items() if found}
     if not clean or not attacked:
         return ""
-    base = mean_of(clean, "HR@10")
-    lost = {name: base - mean_of(found, "HR@10") for name, found in attacked.items()}
+    lost = {name: lost_by(found, clean) for name, found in attacked.items()}
     exposed = {name: mean_of(found, "ER@10") for name, found in attacked.items()}
     worst = max(lost, key=lambda name: lost[name])
     most = max(exposed, key=lambda name: exposed[name])
-    return (
-        f"{named(100 * max(lost[worst], 0), 1, worst)} / {named(exposed[most], 3, most)}"
-        if attacked
-        else ""
-    )
+    points = named(100 * max(lost[worst], 0), 1, worst)
+    return f"{points} / {named(exposed[most], 3, most)}"
+
+
+def lost_by(attacked: Runs, clean: Runs) -> float:
+    """HR@10 lower than without attackers, by the same seeds."""
+    before = {run["seed"]: float(run["HR@10"]) for run in clean}
+    return mean(before[run["seed"]] - float(run["HR@10"]) for run in attacked)
 
 
 def named(value: float, digits: int, attack: str) -> str:
@@ -100,10 +102,10 @@ def shares_of(runs: Runs, dataset: str) -> list[float]:
 def all_tables(runs: Runs) -> str:
     parts = [
         "# Poisoning: all runs\n",
-        "HR@10 / ER@10 of honest users, means over the seeds in the first column; `loo-50`. "
-        "`none` in the column of attacks is the run without attackers. Bold: HR@10 lower by more "
-        "than 0.01 than without attackers under the same defence, or ER@10 above 0.01. Empty: not "
-        "run, or the attack does not apply. See [](poisoning.md).\n",
+        "HR@10 / ER@10 of honest users, means over the seeds that were run; `loo-50`. `none` in the",
+        "column of attacks is the run without attackers. Bold: HR@10 lower by more than 0.01 than",
+        "without attackers under the same defence, or ER@10 above 0.01. Empty: not run, or the attack",
+        "does not apply. See [](poisoning.md).\n",
     ]
     for dataset, title in DATASETS.items():
         for share in shares_of(runs, dataset):
@@ -136,8 +138,7 @@ def table(runs: Runs) -> str:
 
 
 def is_hurt(attacked: Runs, clean: Runs) -> bool:
-    lost = mean_of(clean, "HR@10") - mean_of(attacked, "HR@10")
-    return lost > LOST or mean_of(attacked, "ER@10") > LOST
+    return lost_by(attacked, clean) > LOST or mean_of(attacked, "ER@10") > LOST
 
 
 def seeds_of(runs: Runs) -> str:

@@ -102,10 +102,10 @@ def shares_of(runs: Runs, dataset: str) -> list[float]:
 def all_tables(runs: Runs) -> str:
     parts = [
         "# Poisoning: all runs\n",
-        "HR@10 / ER@10 of honest users, means over the seeds that were run; `loo-50`. `none` in the",
-        "column of attacks is the run without attackers. Bold: HR@10 lower by more than 0.01 than",
-        "without attackers under the same defence, or ER@10 above 0.01. Empty: not run, or the attack",
-        "does not apply. See [](poisoning.md).\n",
+        "HR@10 / ER@10 of honest users, means over the seeds that were run; `loo-50`. `none` in",
+        "the column of attacks is the run without attackers. Bold: HR@10 lower by more than 0.01",
+        "than without attackers under the same defence, or ER@10 above 0.01. Empty: not run, or",
+        "the attack does not apply. See [](poisoning.md).\n",
     ]
     for dataset, title in DATASETS.items():
         for share in shares_of(runs, dataset):

@@ -67,7 +67,7 @@ def test_metrics_are_those_of_the_status(tmp_path: Path):
     port = free_port()
     with monitoring(tmp_path, port):
         _, text = get(port, "/metrics")
-        write(tmp_path, round=4)
+        write(tmp_path, round=4, epsilon=5.0, epsilon_spent=1.25)
         _, later = get(port, "/metrics")
     found = {
         (sample.name, *sample.labels.values()): sample.value
@@ -89,6 +89,8 @@ def test_metrics_are_those_of_the_status(tmp_path: Path):
     assert found[("coterie_state", "training")] == 1
     assert found[("coterie_resident_memory_bytes",)] > 1e6
     assert "coterie_round 4.0" in later
+    assert "coterie_epsilon_spent 1.25" in later
+    assert "coterie_epsilon" not in text
 
 
 @pytest.mark.parametrize(("state", "code"), [("training", 200), ("waiting", 200), ("stopped", 503)])

@@ -203,6 +203,7 @@ def test_training_stops_within_its_budget(few_people, tmp_path):
     assert claim["stopped"].startswith(f"{done} of 50 rounds are done and have spent epsilon 1.")
     status = json.loads((tmp_path / "status.json").read_text())
     assert (status["state"], status["round"], status["rounds"]) == ("finished", done, done)
+    assert (status["epsilon"], status["epsilon_spent"]) == (2.0, claim["epsilon_spent"])
     assert {kind for kind, *_ in nodes.sent} == {ENROL, TRAIN, FINISH}
     assert (tmp_path / "model.npz").exists()
 

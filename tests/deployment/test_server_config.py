@@ -55,6 +55,31 @@ def test_people_request_all_items_by_default(config: Path, tmp_path: Path, given
     assert terms.config["requests"] == requests
 
 
+@pytest.mark.parametrize(
+    ("given", "defence"),
+    [
+        ("", "bounded"),
+        ("robust: none\n", "none"),
+        ("secure_aggregation: secagg\n", "none"),
+        ("secure_aggregation: secagg\nrobust: groups\n", "groups"),
+    ],
+)
+def test_a_federation_is_defended_by_default(config: Path, tmp_path: Path, given, defence):
+    config.write_text(config.read_text() + given)
+    folder = prepare_folder(config, tmp_path / "run", SILENT)
+    terms = FederationTerms.from_json((folder / "terms.json").read_text())
+    assert terms.config["robust"] == defence
+
+
+def test_a_federation_keeps_the_defence_it_began_with(config: Path, tmp_path: Path):
+    """One that began before there were defences has none."""
+    folder = prepare_folder(config, tmp_path / "run", SILENT)
+    terms = json.loads((folder / "terms.json").read_text())
+    terms["config"]["robust"] = "none"
+    (folder / "terms.json").write_text(json.dumps(terms))
+    assert prepare_folder(config, folder, SILENT) == folder
+
+
 def test_a_folder_of_a_later_version_is_refused(config: Path, tmp_path: Path):
     folder = prepare_folder(config, tmp_path / "run", SILENT)
     (folder / "format.json").write_text(json.dumps({"format": FORMAT + 1}))
@@ -141,8 +166,9 @@ def test_a_finished_federation_is_finished(config: Path, tmp_path: Path):
     (folder / "status.json").write_text('{"state": "finished"}')
     progress = RecordedProgress()
     serve(config, "127.0.0.1:8017", folder, None, True, progress)
-    sees, finished = progress.lines
+    sees, defence, finished = progress.lines
     assert sees.startswith("without secure aggregation the server receives of every client: the ")
+    assert defence.startswith("robust=bounded: ")
     assert finished == f"{folder} is finished; there is nothing to do"
 
 

@@ -41,7 +41,7 @@ from coterie.experiments import run_folder, training
 from coterie.experiments.config import Course
 from coterie.experiments.history import Point, TrainingHistory
 from coterie.federated.nodes import write_message
-from coterie.federated.privacy.budget import plan_of_run, releases_in
+from coterie.federated.privacy.budget import epsilon_of, plan_of_run, releases_in
 from coterie.federated.privacy.statement import statement
 from coterie.types import JsonObject
 
@@ -170,16 +170,25 @@ class Server:
             return
         world = self.setup.world
         settings = world.settings
-        federation = self.terms.federation
-        plan = plan_of_run(federation, world)
-        n_rounds = self.point.history.round
-        # What was released in undone rounds is not taken back.
-        made = releases_in(federation, world, n_rounds + self.membership.log.undone)
+        plan = plan_of_run(self.terms.federation, world)
         stop = self.setup.trainer.stop
-        stopped = "" if stop is None or n_rounds < stop.step else stop.text
+        stopped = "" if stop is None or self.point.history.round < stop.step else stop.text
         source = settings.noise_source
-        claim = statement(plan, settings.noise, source, world.n_users, made, stopped)
+        claim = statement(plan, settings.noise, source, world.n_users, self._releases, stopped)
         run_folder.write_privacy(self.folder, claim)
+
+    @property
+    def _releases(self) -> int:
+        """Sums so far that a user's data may have entered; undone rounds are not taken back."""
+        n_rounds = self.point.history.round + self.membership.log.undone
+        return releases_in(self.terms.federation, self.setup.world, n_rounds)
+
+    def _budget(self) -> JsonObject:
+        """The privacy budget and what is spent of it, for the status."""
+        if not self.is_private:
+            return {}
+        plan = plan_of_run(self.terms.federation, self.setup.world)
+        return {"epsilon": plan.epsilon, "epsilon_spent": epsilon_of(plan, self._releases)}
 
     def _play_round(self) -> None:
         """Train one round. Without a quorum it is repeated until nodes return, or time is up."""
@@ -329,7 +338,7 @@ class Server:
         if state != self.state:
             self.state = state
             self.since = datetime.now(UTC).isoformat(timespec="seconds")
-        status |= {"since": self.since} | self.contributions
+        status |= {"since": self.since} | self.contributions | self._budget()
         status |= self.watch.status(self.setup.world.settings.secure_aggregation)
         if note:
             status |= {"note": note}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import secrets
+from collections.abc import Collection
 from difflib import get_close_matches
 from importlib.util import find_spec
 from pathlib import Path
@@ -55,6 +56,13 @@ UNSUPPORTED = {
     "popularity_prior": "nodes do not count items for it",
 }
 """Setting -> why a federation of nodes does not have it."""
+DEFENCES = {
+    "none": "robust=none: a few hostile clients can steer the model (docs/poisoning.md)",
+    "bounded": "robust=bounded: no client moves the model much more than others of its round do",
+    "trimmed": "robust=trimmed: extremes of each component count as less extreme ones",
+    "groups": "robust=groups: groups of clients with extreme sums do not count",
+}
+"""What a server logs about its defence."""
 
 
 class ServerConfig(Settings):
@@ -117,6 +125,7 @@ def prepare_folder(config: Path, out: Path | None, progress: Progress) -> Path:
         )
     refuse_unsupported(experiment, progress)
     refuse_open(config, service, experiment)
+    progress.log(DEFENCES[federation_settings(experiment.settings).robust])
     if out is not None and terms is not None:
         refuse_changed(config, experiment, terms)
         (out / "failed.json").unlink(missing_ok=True)
@@ -176,9 +185,13 @@ def with_hidden_requests(values: JsonObject) -> JsonObject:
     In a simulation the default is the paper's: some items, the clicked one among them. A server
     finds the clicks in these requests (docs/privacy.md), and here they would be those of people.
     """
-    name = values.get("algorithm")
-    listed = algorithm(name).settings.model_fields if name in names() else {}
+    listed = fields_of(values.get("algorithm"))
     return {"requests": "whole"} | values if "requests" in listed else values
+
+
+def fields_of(name: object) -> Collection[str]:
+    """The settings of an algorithm; none of an unknown one, which is refused later."""
+    return algorithm(str(name)).settings.model_fields if name in names() else ()
 
 
 def with_system_noise(values: JsonObject) -> JsonObject:
@@ -196,6 +209,8 @@ def with_defence(values: JsonObject, terms: FederationTerms | None) -> JsonObjec
     server does not see under secure aggregation and must not use under a privacy budget. A
     federation that began before keeps what it began with.
     """
+    if "robust" not in fields_of(values.get("algorithm")):
+        return values
     if terms is not None:
         return {"robust": terms.config.get("robust", "none")} | values
     hidden = values.get("secure_aggregation", "none") != "none" or values.get("epsilon") is not None

@@ -25,6 +25,8 @@ NUMBERS = {
     "rounds": "The rounds of the federation.",
     "seconds_per_round": "The median duration of recent rounds.",
     "nodes": "The nodes that are connected.",
+    "epsilon": "The privacy budget of the run.",
+    "epsilon_spent": "What is spent of the privacy budget.",
 }
 TOTALS = {
     "updates": "Updates that were accepted.",

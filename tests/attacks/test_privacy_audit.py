@@ -124,6 +124,7 @@ def test_histories_that_are_not_divided_by_their_length_are_caught(monkeypatch):
     assert any(finding.refutes for finding in private)
 
 
+@pytest.mark.long
 def test_poisson_sampling_is_accounted_for():
     private, controls = findings("fcf", sampling="poisson", participation=0.2, rounds=20, clip=0.05)
     assert not any(finding.refutes for finding in private)

@@ -35,6 +35,7 @@ def test_a_budget_for_no_round_is_a_mistake(tmp_path):
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.long
 def test_a_run_within_its_budget_ends_as_usual(tmp_path):
     done = call_apart(*STOPPED, "--out", "run", cwd=tmp_path)
     assert (done.code, done.err) == (0, "")

@@ -129,7 +129,7 @@ def test_a_server_of_another_authority_receives_nothing(keys: Path, others: Path
         checks = found(server.address, *ann_of(keys))
         expected = {"tls": "failed", "fleet api": "skipped", "clock": "skipped", "key": "skipped"}
         assert states(checks) == ALL_OK | expected
-        assert "Compare the fingerprint of ca.pem" in checks["tls"].remedy
+        assert "Compare the fingerprint of the invitation's certificate" in checks["tls"].remedy
         assert server.gate.refused == Counter()
 
 
@@ -167,7 +167,7 @@ def test_without_a_key_or_an_authority(keys: Path):
         nothing = found(server.address)
         assert states(nothing) == ALL_OK | {"tls": "skipped", "key": "skipped"}
         assert server.nodes.joined() == {}
-        with pytest.raises(ConfigError, match="--key is given without --ca"):
+        with pytest.raises(ConfigError, match="--key is given without --invitation or --ca"):
             found(server.address, key_of(keys, "ann"))
 
 

@@ -171,7 +171,7 @@ def test_an_attack_through_nodes_is_the_simulation(site: Site, name, settings, r
 
 
 def test_the_operator_sees_a_promoted_item(site: Site):
-    attackers = attacked_federation(site, FEDFAST, "boost")
+    attackers = attacked_federation(site, FEDFAST + "robust: none\n", "boost")
     target = site.terms.items[attackers.conspiracy.colluders.target]
     status = site.status()
     assert "times as long as that of any other item" in status["alarms"][f"item {target}"]

@@ -135,6 +135,7 @@ def test_test_pairs_that_the_data_does_not_have_are_refused(tmp_path, three_item
         splits.from_test_pairs(three_items, published.users, published.items[:, 0])
 
 
+@pytest.mark.long
 def test_ncf_published_lists_of_ml_1m(real_data):
     real_data("ml-1m", "ratings.dat", "ml-1m.inter")
     file: Path = data_folder() / "ml-1m" / "ncf.test.negative.gz"

@@ -141,6 +141,7 @@ def describe(
     return {
         "algorithm": choice.algorithm,
         "dataset": ready.experiment.data_label,
+        "robust": federation_settings(ready.experiment.settings).robust,
         "attack": chosen.name,
         "settings": chosen.settings.model_dump(mode="json"),
         "share": share,

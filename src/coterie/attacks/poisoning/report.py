@@ -13,6 +13,7 @@ from coterie.report.dots import DotPanel, DotRow, dot_plot
 from coterie.report.parts import captioned, document, html_table, list_of
 
 HEADER = ["", "clean", "attacked", "change"]
+NO_DEFENCE = "The run has no defence; federations have robust=bounded by default."
 
 
 def rows(outcome: Outcome) -> list[list[str]]:
@@ -52,6 +53,7 @@ def notes(outcome: Outcome) -> list[str]:
     """How to read the figures."""
     about = outcome.about
     lines = [
+        NO_DEFENCE if about["robust"] == "none" else f"Defence: robust={about['robust']}.",
         f"All figures are of honest users. The target is item {about['target']}, with "
         f"{about['target_interactions']:,} training interactions. ER@{K} is the share of users "
         f"without the target in training who have it among their {K} best items.",

@@ -34,6 +34,13 @@ REPRESENTATIVES = {
     "test_the_checkerboard_is_completed": ("[0-",),
     "test_a_thousand_malicious_replies": ("fcf",),
     "test_killed_and_resumed_run_equals_an_uninterrupted_one": ("[0]",),
+    "test_models_equal_those_of_plain_sums": ("'secagg'}", "fcf-", "fedfast-"),
+    "test_the_reported_bytes_are_those_sent": ("fedfast", "fcf", "sttfedrec-dssm"),
+    "test_resuming_from_any_checkpoint_gives_the_uninterrupted_run": ("to the end",),
+    "test_no_update_leaves_a_device_in_the_clear": ("fedfast", "fcf", "sttfedrec-dssm"),
+    "test_a_round_can_be_repeated": ("fedfast", "fcf", "fl-dssm"),
+    "test_ctrl_c_within_a_round_loses_only_that_round": ("fedfast", "fcf"),
+    "test_half_the_noise_is_caught": ("fcf", "fedals"),
     "test_an_attack_through_nodes_is_the_simulation": ("pieck-fedfast-none", "noise-fcf-bounded"),
 }
 """Tests with many cases, and what the names of those have that are not among the long tests."""

@@ -607,6 +607,7 @@ def test_shares_of_a_gradient_cannot_be_told_from_shares_of_zero():
     assert auc == pytest.approx(0.5, abs=0.01)
 
 
+@pytest.mark.long
 def test_shares_in_floating_point_can_be_told_apart():
     """The control: a random float and its difference to the gradient, a naive reading of Eq. 10."""
     rng = np.random.default_rng(2)

@@ -12,7 +12,7 @@ LIBC = """
 import ctypes
 import tempfile
 import threading
-from coterie.core.heap import LARGE_BLOCK, keep_heap_compact
+from coterie.core.heap import LARGE_BLOCK, keep_heap_compact, return_free_memory
 
 class Info(ctypes.Structure):
     names = "arena ordblks smblks hblks hblkhd usmblks fsmblks uordblks fordblks keepcost"
@@ -53,6 +53,20 @@ with tempfile.NamedTemporaryFile() as file:
 """Prints how many heaps the process has after four threads allocated at once."""
 
 
+GAPS = """
+def kilobytes():
+    with open("/proc/self/status") as file:
+        return next(int(line.split()[1]) for line in file if "VmRSS" in line)
+
+blocks = [bytearray(b"x" * 60_000) for _ in range(1_000)]
+del blocks[:-1]  # the last one is at the end of the heap
+before = kilobytes()
+{call}
+print(before - kilobytes())
+"""
+"""Prints by how many kilobytes a call shrinks the process, of about 60,000 that are free."""
+
+
 def printed(call: str, script: str) -> int:
     """What a script prints in a new process after a call."""
     command = [sys.executable, "-c", LIBC.format(call=call) + script]
@@ -69,3 +83,9 @@ def test_large_blocks_are_returned_when_freed():
 def test_threads_share_one_heap():
     assert printed("keep_heap_compact()", HEAPS) == 1
     assert printed("", HEAPS) > 1
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="for glibc's malloc")
+def test_free_pages_are_returned():
+    assert printed("", GAPS.format(call="return_free_memory()")) > 40_000
+    assert printed("", GAPS.format(call="")) < 1_000

@@ -26,3 +26,12 @@ def keep_heap_compact() -> None:
         libc = ctypes.CDLL(None)
         libc.mallopt(M_MMAP_THRESHOLD, LARGE_BLOCK)
         libc.mallopt(M_ARENA_MAX, 1)
+
+
+def return_free_memory() -> None:
+    """Make glibc return the free pages between blocks that are in use.
+
+    It does so by itself only at the end of the heap. Nodes that leave and come back leave gaps.
+    """
+    if platform.libc_ver()[0] == "glibc":
+        ctypes.CDLL(None).malloc_trim(0)

@@ -105,8 +105,8 @@ def fit_row_to_pairs(features: Floats, bias: Floats, history: Ints, reg: float) 
         row = p.astype(np.float32)
         lead = offset + (chosen @ row)[:, None] - others @ row
         e = 1 / (1 + np.exp(np.clip(lead, -50, 50)))  # the derivative of -ln sigmoid
-        slope = others.T @ e.sum(axis=0) - chosen.T @ e.sum(axis=1)
-        gradient = slope / offset.size + reg * p
+        of_loss = others.T @ e.sum(axis=0) - chosen.T @ e.sum(axis=1)
+        gradient = of_loss / offset.size + reg * p
         # sum over pairs of w (x_i - x_j)(x_i - x_j)^T, without an array of pairs by d
         w = e * (1 - e)
         mixed = chosen.T @ (w @ others)

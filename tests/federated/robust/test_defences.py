@@ -11,11 +11,12 @@ from hypothesis import strategies as st
 from small_federation import histories, play_locally, sha256, world_for
 
 from coterie.errors import ConfigError
-from coterie.federated.federation import AnyWorld, Sums
+from coterie.federated.federation import AnyWorld, SecureSum, Sums
 from coterie.federated.robust import bounds, groups, trimming
 from coterie.federated.robust.multiples import Multiples
 from coterie.federated.robust.turns import with_a_turn
 from coterie.federated.secagg import server as secagg_server
+from coterie.federated.secagg.vector_sum import VectorSum
 from coterie.types import SCALE, Updates
 
 DEFENCES = ["bounded", "trimmed", "groups"]
@@ -203,6 +204,28 @@ def test_secure_sums_leave_the_extreme_groups_out():
     expected = [round(sum(sorted(column)[1:3]) / 2 * 39) for column in by_client.T.tolist()]
     assert groups.without_extremes(parts, n_clients)["items"].ravel().tolist() == expected
     assert sha256(trimmed[-1]) != sha256(plain[-1])
+
+
+def totals_of(robust: str, *values: int) -> secagg_server.GroupTotals:
+    """Groups of two clients each, whose sums are single numbers."""
+    world = world_for("fedavg", histories(4, 30, 15), robust=robust, secure_aggregation="secagg")
+    totals = secagg_server.GroupTotals(world, SecureSum(), {"x": np.zeros(1, np.int64)})
+    for value in values:
+        users = np.zeros(2, np.int32)
+        totals.add(VectorSum(np.array([value]), np.empty(0, np.int32), users))
+    return totals
+
+
+def test_groups_share_a_table_unless_they_are_compared():
+    plain = totals_of("none", 1, 2, 900)
+    assert (plain.whole["x"].tolist(), len(plain.tables)) == ([903], 1)
+    compared = totals_of("groups", 1, 2, 900)
+    assert (compared.whole["x"].tolist(), len(compared.tables)) == ([6], 3)
+
+
+def test_too_few_groups_that_completed_do_not_count():
+    """With two groups nobody can tell which one is extreme."""
+    assert totals_of("groups", 1, 900).whole["x"].tolist() == [0]
 
 
 def test_bits_of_groups_do_not_depend_on_nodes():

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from functools import reduce
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -19,7 +18,6 @@ from coterie.federated.federation import (
     ClientTask,
     SecureSum,
     Sums,
-    add_sums,
 )
 from coterie.federated.privacy.noise import with_central_noise
 from coterie.federated.robust.groups import too_few_groups, without_extremes
@@ -90,8 +88,9 @@ def aggregate_securely(
     steps = protocol.steps(world, exchange, sizes)
     uploads = len(steps) - protocol.n_after_upload - 1
     dropouts = Dropouts.draw(world, message, absent, steps, uploads)
+    all_items = np.arange(sizes.items, dtype=np.int32)
+    totals = GroupTotals(world, secure, zero_sums(world, exchange, message, sizes, all_items))
     parts = []
-    summed = []
     for number, users in enumerate(assign_groups(world, message.users, message.round)):
         channel = StageChannel(exchange, message, protocol.task, call, dropouts)
         try:
@@ -100,7 +99,7 @@ def aggregate_securely(
             stayed = sum(not dropouts.is_lost(user, uploads) for user in users.tolist())
             parts.append(_aborted_part(stayed, channel, sizes))
             continue
-        summed.append(vector_sum)
+        totals.add(vector_sum)
         parts.append(
             Aggregate(
                 sums={},
@@ -111,30 +110,40 @@ def aggregate_securely(
                 bytes_down=channel.bytes_down,
             )
         )
-    if too_few_groups(world, len(summed)):
+    if too_few_groups(world, len(totals.n_clients)):
         parts = [_left_out(part, sizes) for part in parts]
-        summed = []
     aggregate = parts[0]
     for later in parts[1:]:
         aggregate = aggregate.joined(later)
-    all_items = np.arange(sizes.items, dtype=np.int32)
-    nothing = zero_sums(world, exchange, message, sizes, all_items)
-    total = total_of(world, secure, nothing, summed)
-    total = with_central_noise(world, exchange, message, total)
+    total = with_central_noise(world, exchange, message, totals.whole)
     return replace(aggregate, sums=secure.from_table(world, total))
 
 
-def total_of(
-    world: AnyWorld, secure: SecureSum, nothing: Sums, groups: Sequence[VectorSum]
-) -> Sums:
-    """The sums over all groups; with robust=groups without the extreme ones."""
-    tables = []
-    for group in groups:
-        tables.append({name: part.copy() for name, part in nothing.items()})
-        group.add_to(tables[-1], secure)
-    if world.settings.robust == "groups" and tables:
-        return without_extremes(tables, [len(group.users) for group in groups])
-    return reduce(add_sums, tables, nothing)
+@dataclass(slots=True)
+class GroupTotals:
+    """The sums of a round: over all its groups or, with robust=groups, of each for itself."""
+
+    world: AnyWorld
+    secure: SecureSum
+    nothing: Sums
+    tables: list[Sums] = field(default_factory=list)
+    n_clients: list[int] = field(default_factory=list)
+
+    def add(self, group: VectorSum) -> None:
+        # One table for all groups, unless they are compared: a table may be large.
+        if not self.tables or self.world.settings.robust == "groups":
+            self.tables.append({name: part.copy() for name, part in self.nothing.items()})
+        group.add_to(self.tables[-1], self.secure)
+        self.n_clients.append(len(group.users))
+
+    @property
+    def whole(self) -> Sums:
+        """The sums over all groups; with robust=groups without the extreme ones."""
+        if not self.tables or too_few_groups(self.world, len(self.n_clients)):
+            return self.nothing
+        if self.world.settings.robust == "groups":
+            return without_extremes(self.tables, self.n_clients)
+        return self.tables[0]
 
 
 def assign_groups(world: AnyWorld, users: Ints, t: int) -> list[Ints]:

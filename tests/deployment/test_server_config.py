@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from coterie.attacks.poisoning.replay import attack_run
 from coterie.core.progress import SILENT, Progress
 from coterie.deployment import certificates
 from coterie.deployment.address import Address
@@ -38,6 +39,31 @@ def test_a_new_run_folder(config: Path, tmp_path: Path):
     assert json.loads((folder / "service.json").read_text())["least_nodes"] == 2
     assert prepare_folder(config, tmp_path / "run", SILENT) == folder
     assert FederationTerms.from_json((folder / "terms.json").read_text()).run == terms.run
+
+
+def test_an_unfinished_run_of_the_same_settings_is_named(config: Path, tmp_path: Path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    warnings: list[str] = []
+
+    class Warnings(Progress):
+        def warn(self, line: str) -> None:
+            warnings.append(line)
+
+    assert prepare_folder(config, None, Warnings()) == Path("runs/fedfast-federation-1")
+    assert warnings == []
+    assert prepare_folder(config, None, Warnings()) == Path("runs/fedfast-federation-2")
+    assert warnings == [
+        "runs/fedfast-federation-1 has the same settings and is unfinished: resume it with "
+        f"coterie serve --config {config} --out runs/fedfast-federation-1"
+    ]
+    prepare_folder(config, tmp_path / "chosen", Warnings())
+    assert len(warnings) == 1
+
+
+def test_a_federation_s_run_is_not_replayed_without_data(config: Path, tmp_path: Path):
+    folder = prepare_folder(config, tmp_path / "run", SILENT)
+    with pytest.raises(ConfigError, match=r"interactions are on its nodes.*--set dataset=NAME"):
+        attack_run(folder, "noise")
 
 
 @pytest.mark.parametrize(

@@ -217,7 +217,7 @@ def join(
         from coterie.deployment.node_policy import read_policy
 
         def confirm(question: str) -> bool:
-            return yes or not sys.stdin.isatty() or typer.confirm(question, default=True, err=True)
+            return yes or not sys.stdin.isatty() or _confirmed(question)
 
         of_file = file_settings(columns, skip_bad_rows, encoding, delimiter, no_header)
         users = NodeUsers(
@@ -237,6 +237,14 @@ def join(
             ca = ca or invitation
         address = server or DEFAULT_SERVER
         start(users, store, address, (key, ca), insecure, progress, confirm, invited)
+
+
+def _confirmed(question: str) -> bool:
+    try:
+        return typer.confirm(question, default=True, err=True)
+    except typer.Abort:
+        # Ctrl-C ends a command with the same exit code at a question as anywhere else.
+        raise KeyboardInterrupt from None
 
 
 def status(
@@ -277,8 +285,14 @@ def _status_lines(found: dict[str, object]) -> str:
 
 
 def _format(value: object) -> str:
+    if value is None:
+        return "none"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
     if isinstance(value, float):
-        return f"{value:.4f}"
+        return f"{value:,.4f}"
     if isinstance(value, list):
-        return ", ".join(map(str, value)) or "none"
+        return ", ".join(map(_format, value)) or "none"
+    if isinstance(value, dict):
+        return ", ".join(f"{key} {_format(entry)}" for key, entry in value.items()) or "none"
     return f"{value:,}" if isinstance(value, int) else str(value)

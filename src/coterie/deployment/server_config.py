@@ -24,15 +24,13 @@ from coterie.deployment.snapshot_plan import MOST_SNAPSHOTS, NO_SNAPSHOTS, Snaps
 from coterie.errors import ConfigError, DataError, MissingExtra
 from coterie.evaluation.metric_names import RATING_ERRORS
 from coterie.experiments import run_folder, server_view
-from coterie.experiments.config import Experiment, read_file
+from coterie.experiments.config import OF_NODES, Experiment, read_file
 from coterie.federated.federation import Federation
 from coterie.federated.privacy.settings import is_private
 from coterie.federated.secagg import exposure
 from coterie.federated.settings import FederationSettings, federation_settings
 from coterie.types import JsonObject
 
-NO_DATA = "federation.csv"
-"""A placeholder for the dataset: a server reads none."""
 SIMULATION_ONLY = (
     "client_dropout",
     "availability",
@@ -117,7 +115,7 @@ def prepare_folder(config: Path, out: Path | None, progress: Progress) -> Path:
     """The run folder of a config file: a new one, or `out` if a server used it before."""
     terms = begun(out)
     service, experiment = read_server_config(config, terms)
-    if experiment.choice.dataset != NO_DATA:
+    if experiment.choice.dataset != OF_NODES:
         # A file of `coterie tune` names the dataset that it was tuned on.
         progress.warn(
             f"{config} names dataset {experiment.choice.dataset}, which the server does not read: "
@@ -133,7 +131,13 @@ def prepare_folder(config: Path, out: Path | None, progress: Progress) -> Path:
         return out
     terms, content = read_catalogue(Path(service.items), experiment, progress)
     terms.refuse_split()
-    folder = run_folder.new_folder(out, f"{experiment.choice.algorithm}-federation")
+    name = f"{experiment.choice.algorithm}-federation"
+    earlier = run_folder.earlier_run(
+        name, experiment.flat(), f"coterie serve --config {config} --out"
+    )
+    if earlier and out is None:
+        progress.warn(earlier)
+    folder = run_folder.new_folder(out, name)
     run_folder.write_config(folder, experiment.flat())
     run_folder.write_text(folder, "service.json", service.model_dump_json())
     run_folder.write_text(folder, "told.json", content.to_json())
@@ -159,7 +163,7 @@ def read_server_config(
     given = with_system_noise(with_hidden_requests(read_file(str(config))))
     given = with_defence(given, terms)
     # Nodes do not count items for popularity yet.
-    values = {"dataset": NO_DATA, "popularity_prior": 0.0} | given
+    values = {"dataset": OF_NODES, "popularity_prior": 0.0} | given
     if not values.get("items"):
         raise ConfigError(
             f"{config} names no items; expected `items: FILE`, a table of the item catalogue with "

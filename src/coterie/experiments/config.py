@@ -48,6 +48,8 @@ RENAMED = {
     "over_select": "over_selection",
 }
 """Settings of earlier development versions and their names today."""
+OF_NODES = "federation.csv"
+"""The dataset of a federation's run: its interactions are on nodes."""
 
 
 Saved: TypeAlias = Literal["recommendations", "split"]

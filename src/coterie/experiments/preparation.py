@@ -22,7 +22,7 @@ from coterie.evaluation.candidates import Candidates
 from coterie.evaluation.list_values import check_categories
 from coterie.evaluation.rating_errors import check_ratings
 from coterie.experiments import run_folder
-from coterie.experiments.config import Experiment
+from coterie.experiments.config import OF_NODES, Experiment
 from coterie.experiments.training import Evaluator, sampled
 from coterie.federated.availability import with_availability_trace
 from coterie.federated.disclosure import Disclosing
@@ -98,6 +98,11 @@ def training_set(experiment: Experiment, parts: Split, progress: Progress) -> Tr
 def load_data(experiment: Experiment, progress: Progress = SILENT) -> Interactions:
     options = read_options(experiment)
     name = experiment.choice.dataset
+    if name == OF_NODES:
+        raise ConfigError(
+            "the run is a federation's, whose interactions are on its nodes; expected the run of "
+            "a simulation. Add --set dataset=NAME to repeat its settings on data that is here."
+        )
     data = load(name, experiment.filters, options, experiment.synthetic, progress)
     for line in (*data.reading, *data.notes):
         progress.log(line)

@@ -124,8 +124,11 @@ def new_folder(out: Path | None, name: str) -> Path:
     raise RunError(f"runs/ already holds a million runs of {name}. Pass --out FOLDER.")
 
 
-def earlier_run(name: str, flat: JsonObject) -> str:
-    """What runs/NAME-N with the same settings is, if there is one; the newest comes first."""
+def earlier_run(name: str, flat: JsonObject, resume: str = "coterie resume") -> str:
+    """What runs/NAME-N with the same settings is, if there is one; the newest comes first.
+
+    `resume`: the command that goes on with an unfinished one, without its folder.
+    """
     runs = Path("runs")
     folders = list(runs.iterdir()) if runs.is_dir() else []
     numbered = {number: path for path in folders if (number := _number(path, name))}
@@ -138,7 +141,7 @@ def earlier_run(name: str, flat: JsonObject) -> str:
         if not (folder / "result.json").exists():
             return (
                 f"{folder} has the same settings and is unfinished: "
-                f"resume it with coterie resume {folder}"
+                f"resume it with {resume} {folder}"
             )
     return f"{same[0]} is a finished run of the same settings" if same else ""
 

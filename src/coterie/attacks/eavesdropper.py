@@ -83,6 +83,8 @@ class Eavesdropper(Engine):
 
     def call(self, exchange: ClientTask, message: Message) -> list[Reply]:
         replies = self._engine.call(exchange, message)
+        for reply in replies:
+            reply.protect()
         parts = [
             Updates(**reply.columns)
             for reply in replies

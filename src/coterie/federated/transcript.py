@@ -49,6 +49,7 @@ class Transcript(Engine):
     def call(self, exchange: ClientTask, message: Message) -> list[Reply]:
         replies = self.engine.call(exchange, message)
         for reply in replies:
+            reply.protect()
             self.record(message.round, CLIENTS, exchange.role, reply.columns or {})
         return replies
 

@@ -62,6 +62,11 @@ class Reply:
     private_state: dict[str, np.ndarray] = field(default_factory=dict)
     """The clients' next private state, if their updates are accepted. It never travels."""
 
+    def protect(self) -> None:
+        """Make the columns read-only: who records a reply keeps it as it was received."""
+        for column in (self.columns or {}).values():
+            column.flags.writeable = False
+
 
 @dataclass(frozen=True, slots=True)
 class Expected:

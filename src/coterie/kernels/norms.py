@@ -48,7 +48,6 @@ def squared(
     types.void(
         readonly(int64),
         readonly(int32),
-        readonly(int32, 2),
         readonly(float64),
         readonly(float64),
         float64,
@@ -61,18 +60,18 @@ def squared(
 def shorten(
     offsets: Longs,
     items: Ints,
-    rows: Ints,
     squared: Doubles,
     by_item: Doubles,
     longest_row: float,
     longest: float,
     first: int,
     last: int,
-    out: Ints,
+    rows: Ints,
 ) -> None:
     """For clients first..last: rows of at most `longest_row`, together of at most `longest`.
 
-    Then each row times the factor `by_item` of its item, rounded towards zero.
+    Then each row times the factor `by_item` of its item, rounded towards zero. Rows change in
+    place: few are too long, and a copy of all of them would take longer than the rest.
     """
     bound = longest_row * longest_row
     for k in range(first, last):
@@ -87,11 +86,7 @@ def shorten(
             norm = squared[np.uint64(r)]
             if norm > bound:
                 factor *= longest_row / math.sqrt(norm)
-            row = rows[np.uint64(r)]
-            shorter = out[np.uint64(r)]
             if factor < 1.0:
+                row = rows[np.uint64(r)]
                 for f in range(len(row)):
-                    shorter[f] = np.int32(row[f] * factor)
-            else:
-                for f in range(len(row)):
-                    shorter[f] = row[f]
+                    row[f] = np.int32(row[f] * factor)

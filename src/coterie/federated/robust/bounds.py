@@ -30,7 +30,10 @@ SENDERS = 3
 
 
 def bounded(updates: Updates, multiples: Multiples) -> Updates:
-    """The updates with rows, samples and norms within the bounds of the round."""
+    """The updates with rows, samples and norms within the bounds of the round.
+
+    Rows that are too long may change in place: the updates belong to the caller from then on.
+    """
     if len(updates) == 1:
         return updates
     return replace(
@@ -114,22 +117,24 @@ class Norms:
         return np.sqrt(self.totals[sent] / counts[sent])
 
     def shorten(self, items: Ints, by_item: Doubles, longest_row: float, longest: float) -> Ints:
-        """Rows within both bounds, times the factor of their item, rounded towards zero."""
-        result = np.empty_like(self.rows)
+        """Rows within both bounds, times the factor of their item, rounded towards zero.
+
+        Rows change in place unless they are read-only, as those decoded from a message are.
+        """
+        rows = self.rows if self.rows.flags.writeable else self.rows.copy()
         kernel = kernels.load(KERNELS).shorten
         parallel.over(
             lambda first, last: kernel(
                 self.offsets,
                 items,
-                self.rows,
                 self.squared,
                 by_item,
                 longest_row,
                 longest,
                 first,
                 last,
-                result,
+                rows,
             ),
             self.offsets,
         )
-        return result
+        return rows

@@ -24,14 +24,13 @@ def squared(
 def shorten(
     offsets: Longs,
     items: Ints,
-    rows: Ints,
     squared: Doubles,
     by_item: Doubles,
     longest_row: float,
     longest: float,
     first: int,
     last: int,
-    out: Ints,
+    rows: Ints,
 ) -> None:
     """For clients first..last: rows of at most `longest_row`, together of at most `longest`."""
     own = slice(offsets[first], offsets[last])
@@ -43,7 +42,8 @@ def shorten(
     norms = squared[own]
     is_long = norms > bound
     factors *= np.where(is_long, longest_row / np.sqrt(np.where(is_long, norms, 1.0)), 1.0)
-    out[own] = (rows[own] * factors[:, None]).astype(np.int32)
+    shorter = own.start + np.flatnonzero(factors < 1.0)
+    rows[shorter] = (rows[shorter] * factors[factors < 1.0, None]).astype(np.int32)
 
 
 def _sums_of_clients(values: Doubles, offsets: Longs, first: int, last: int) -> Doubles:

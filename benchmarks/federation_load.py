@@ -41,7 +41,7 @@ def main() -> None:
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--participation", type=float, default=1.0)
-    parser.add_argument("--seconds", type=float, default=900)
+    parser.add_argument("--seconds", type=float, default=1800, help="to wait for round 1")
     given = parser.parse_args()
     settings = {
         "algorithm": given.algorithm,
@@ -49,6 +49,7 @@ def main() -> None:
         "participation": given.participation,
         "evaluate_every": given.rounds,
         "round_seconds": 300,
+        "wait_seconds": given.seconds,
     }
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         site = Site(Path(folder), coterie.load(given.dataset), given.nodes, settings)

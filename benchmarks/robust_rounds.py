@@ -6,7 +6,8 @@
 In one process, one line for each algorithm: the median round without a defence on the path that a
 defence leaves open, where the server sees single updates (`open`); on the fastest path of the
 simulator, whose kernels add up while they train (`none`); and with each defence. Rounds of all
-settings take turns, so that other work on the machine hits all of them.
+settings take turns, so that other work on the machine hits all of them. Ratios are of seconds, and
+of seconds of processor time, which other work changes less.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from statistics import median
 
@@ -33,6 +35,10 @@ from coterie.types import JsonObject
 ALGORITHMS = ("fedfast", "fedavg", "fcf", "pfpl+", "fedals", "fedease")
 OPEN = "open"
 SETTINGS = ("none", OPEN, "bounded", "trimmed", "groups")
+CLOCKS: dict[str, Callable[[], float]] = {
+    "seconds": time.perf_counter,
+    "processor seconds": time.process_time,
+}
 
 
 def main() -> None:
@@ -50,20 +56,25 @@ def main() -> None:
 def measured(dataset: str, name: str, rounds: int) -> JsonObject:
     trainers = {setting: trainer_of(dataset, name, setting) for setting in SETTINGS}
     states = {setting: start for setting, (_, start) in trainers.items()}
-    seconds: dict[str, list[float]] = {setting: [] for setting in SETTINGS}
+    found: dict[str, dict[str, list[float]]] = {
+        clock: {setting: [] for setting in SETTINGS} for clock in CLOCKS
+    }
     for n in range(1, rounds + 1):
         for setting, (work, _) in trainers.items():
-            began = time.perf_counter()
+            began = {clock: read() for clock, read in CLOCKS.items()}
             states[setting], _ = work.step(states[setting], n)
-            seconds[setting].append(time.perf_counter() - began)
-    medians = {setting: median(found) for setting, found in seconds.items()}
-    ratios = {
-        f"{setting} / {base}": round(medians[setting] / medians[base], 2)
-        for base in (OPEN, "none")
-        for setting in SETTINGS[2:]
-    }
-    rounded = {setting: round(value, 5) for setting, value in medians.items()}
-    return {"dataset": dataset, "algorithm": name, "seconds": rounded} | ratios
+            for clock, read in CLOCKS.items():
+                found[clock][setting].append(read() - began[clock])
+    about: JsonObject = {"dataset": dataset, "algorithm": name}
+    for clock in CLOCKS:
+        medians = {setting: median(values) for setting, values in found[clock].items()}
+        about[clock] = {setting: round(value, 5) for setting, value in medians.items()}
+        about[f"{clock}, ratios"] = {
+            f"{setting} / {base}": round(medians[setting] / medians[base], 2)
+            for base in (OPEN, "none")
+            for setting in SETTINGS[2:]
+        }
+    return about
 
 
 def trainer_of(dataset: str, name: str, setting: str) -> tuple[Trainer[Record], Record]:

@@ -22,12 +22,18 @@ def squared_norm(row: Ints) -> float:
     """Added up in integers, which is exact and fast, as far as they cannot overflow."""
     norm = 0.0
     for begin in range(0, len(row), BLOCK):
-        part = np.int64(0)
-        for f in range(begin, min(begin + BLOCK, len(row))):
-            value = np.int64(row[f])
-            part += value * value
-        norm += float(part)
+        norm += float(sum_of_squares(row[begin : begin + BLOCK]))
     return norm
+
+
+@helper
+def sum_of_squares(values: Ints) -> np.int64:
+    total = np.int64(0)
+    # Unsigned indices need no test for negative ones, so that the loop is vectorised.
+    for f in range(len(values)):
+        value = np.int64(values[np.uint64(f)])
+        total += value * value
+    return total
 
 
 @kernel(types.void(readonly(int64), readonly(int32, 2), int64, int64, float64[::1], float64[::1]))
@@ -38,7 +44,8 @@ def squared(
     for k in range(first, last):
         total = 0.0
         for r in range(offsets[k], offsets[k + 1]):
-            norm = squared_norm(rows[np.uint64(r)])
+            row = rows[np.uint64(r)]
+            norm = float(sum_of_squares(row)) if len(row) <= BLOCK else squared_norm(row)
             by_row[np.uint64(r)] = norm
             total += norm
         by_client[k] = total

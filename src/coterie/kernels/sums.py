@@ -140,7 +140,9 @@ def worst_entry(values: Ints) -> int:
     """The worst fault of the entries. NOT_FINITE is the least int32, so the minimum finds it."""
     lowest = np.int32(0)
     highest = np.int32(0)
-    for value in values:
+    # Unsigned indices need no test for negative ones, so that the loop is vectorised.
+    for i in range(len(values)):
+        value = values[np.uint64(i)]
         lowest = min(lowest, value)
         highest = max(highest, value)
     if lowest == np.int32(-2147483648):
@@ -179,7 +181,7 @@ def check(
         fault = FINE
         before = np.int32(-1)
         for r in range(low, high):
-            item = items[r]
+            item = items[np.uint64(r)]
             if item < 0 or item >= n_items:
                 fault = UNKNOWN_ITEM
                 break

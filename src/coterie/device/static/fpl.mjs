@@ -17,19 +17,6 @@ const f32 = Math.fround;
  * @property {Int32Array} seen items that are never drawn as negatives; the positives among them
  */
 
-/** The settings of algorithms/fpl.py that a client needs, with defaults filled in. */
-export const SETTINGS = [
-  "embedding_size",
-  "triples",
-  "learning_rate",
-  "reg_user",
-  "reg_positive",
-  "reg_negative",
-  "reg_bias",
-  "start_scale",
-  "reading",
-];
-
 /** The user's row before the first round. */
 export function startRow(settings, seed, user) {
   const drawn = normal(key(seed, "start users", user), settings.embedding_size);

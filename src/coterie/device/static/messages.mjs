@@ -5,18 +5,22 @@ import { Malformed, decode, encode, named } from "./wire.mjs";
 
 /**
  * The server's message for one user, or Malformed.
- * @returns {{round: number, exchange: number, accepted: bigint,
+ *
+ * `user` is null on a device that was enrolled before the federation began: users have no indices
+ * until then, and the first message tells.
+ * @returns {{round: number, exchange: number, user: number, accepted: bigint,
  *            itemRows: Float32Array, itemBias: Float32Array}}
  */
 export function readMessage(bytes, user, nItems, embeddingSize) {
   const { round, exchange, own, common } = decode(bytes);
   const users = column(own, "users", "<i4", [1]).data;
-  if (users[0] !== user)
+  if (user !== null && users[0] !== user)
     throw new Malformed(`the message is for user ${users[0]}; this device is user ${user}`);
   if (exchange !== 0) throw new Malformed(`exchange ${exchange} does not exist`);
   return {
     round,
     exchange,
+    user: users[0],
     accepted: column(own, "accepted", "<i8", [1]).data[0],
     ...itemTable(common, nItems, embeddingSize),
   };
@@ -24,8 +28,8 @@ export function readMessage(bytes, user, nItems, embeddingSize) {
 
 /** The item table for recommendations, and the number of rounds that it has been trained for. */
 export function readModel(bytes, nItems, embeddingSize) {
-  const { round, own, common } = decode(bytes);
-  return { round, ...itemTable(common.size ? common : own, nItems, embeddingSize) };
+  const { round, common } = decode(bytes);
+  return { round, ...itemTable(common, nItems, embeddingSize) };
 }
 
 function itemTable(arrays, nItems, embeddingSize) {

@@ -5,6 +5,7 @@
 
 /** The BLAKE2b hash of every purpose that a device draws for (`streams._word` in Python). */
 export const PURPOSES = {
+  devices: 0x407911fc04e2c5c7n,
   "start users": 0x43f0eb2eea719c84n,
   triples: 0xaee74dde9970473bn,
 };

@@ -1,0 +1,144 @@
+// Exactly what would be sent, decoded from the bytes themselves, and what an attacker infers.
+
+import { byId, download, make, plural, size, tableRow, whole } from "./dom.mjs";
+import { dequantise } from "./fixed_point.mjs";
+import { CHANGED, DECLINE, SEND } from "./participation.mjs";
+
+const MOST_FOUND = 8;
+
+export class MessageView {
+  #decide = () => {};
+
+  /** @param {{id: string, title: string}[]} items */
+  constructor(items) {
+    this.items = items;
+    byId("send").addEventListener("click", () => this.#decide(SEND));
+    byId("decline").addEventListener("click", () => this.#decide(DECLINE));
+    byId("save-bytes").addEventListener("click", () => this.#save());
+  }
+
+  /** Show a message and wait for a decision; one that is agreed to in advance is shown as well. */
+  async consent(trained, place, history, isAgreed) {
+    this.trained = trained;
+    this.place = place;
+    this.#show(trained, place, history);
+    if (isAgreed) {
+      this.#close("This message is sent: you agreed to all messages of this federation.");
+      return SEND;
+    }
+    byId("consent").hidden = false;
+    byId("decided").textContent = "Nothing has been sent yet.";
+    const decision = await new Promise((resolve) => {
+      this.#decide = resolve;
+    });
+    this.#decide = () => {};
+    if (decision === SEND) this.#close("You agreed to send this message.");
+    if (decision === DECLINE) this.#close("You declined. This message was not sent.");
+    return decision;
+  }
+
+  /** Likes or the rate changed: an open message is made anew. */
+  changed() {
+    this.#decide(CHANGED);
+  }
+
+  /** The federation was left, or paused: an open message is not sent. */
+  abandon() {
+    this.#decide(DECLINE);
+  }
+
+  #close(text) {
+    byId("consent").hidden = true;
+    byId("decided").textContent = text;
+  }
+
+  #show({ update, alone, together, evidence }, place, { positives }) {
+    const liked = new Set(positives);
+    const own = Array.from(update.items).filter((item) => liked.has(item));
+    byId("message").hidden = false;
+    byId("message-title").textContent = `The message of round ${place.round}`;
+    byId("fact-rows").textContent = whole(update.items.length);
+    byId("fact-bytes").textContent = whole(update.bytes);
+    byId("fact-likes").textContent = `${own.length} of ${positives.length}`;
+    this.#showAttackers(alone, together, evidence.rounds);
+    this.#showRows(update, liked);
+    byId("arrays").replaceChildren(
+      ...update.arrays.map(({ name, dtype, shape, bytes }) =>
+        tableRow([name, dtype, `[${shape.join(", ")}]`, size(bytes)]),
+      ),
+    );
+  }
+
+  #showAttackers(alone, together, nMessages) {
+    byId("n-messages").textContent =
+      nMessages > 1 ? `all ${whole(nMessages)} messages together` : "all messages together";
+    byId("attackers").replaceChildren(
+      ...alone.map((one, n) => {
+        const name = make(
+          "td",
+          {},
+          make("strong", { textContent: one.name }),
+          make("span", { className: "note", textContent: one.uses }),
+        );
+        return make("tr", {}, name, claimCell(one), claimCell(together[n]));
+      }),
+    );
+    const worst = worstOf(together);
+    const titles = worst.found.slice(0, MOST_FOUND).map((item) => this.items[item].title);
+    const more = worst.found.length - titles.length;
+    byId("worst").textContent = worst.found.length
+      ? `${worst.name} would be right about ${titles.join("; ")}${more > 0 ? `; ${more} more` : ""}.`
+      : "No attacker would be right about any of your likes.";
+  }
+
+  #showRows(update, liked) {
+    const { items, itemRows, width } = update;
+    byId("rows").replaceChildren(
+      ...Array.from(items, (item, r) => {
+        const row = itemRows.subarray(r * width, (r + 1) * width);
+        const factors = Array.from(row.subarray(0, width - 1), dequantise);
+        const bias = dequantise(row[width - 1]);
+        return tableRow([
+          this.items[item].title,
+          signed(bias),
+          Math.hypot(...factors).toFixed(4),
+          liked.has(item) ? "you like it" : "drawn at random",
+        ]);
+      }),
+    );
+    byId("rows-summary").textContent = `All ${plural(items.length, "row")} of this message`;
+  }
+
+  #save() {
+    const name = `round-${this.place.round}.coterie`;
+    download(this.trained.bytes, name, "application/octet-stream");
+  }
+}
+
+/** The attacker that finds most likes, with the fewest claims. */
+function worstOf(claims) {
+  return claims.reduce((worst, each) => {
+    const isWorse = each.hits / Math.max(each.claims, 1) > worst.hits / Math.max(worst.claims, 1);
+    return isWorse ? each : worst;
+  });
+}
+
+function claimCell({ claims, hits, liked }) {
+  const text = claims
+    ? `${whole(hits)} right of ${plural(claims, "claim")}`
+    : "claims nothing";
+  const share = make("meter", {
+    min: 0,
+    max: 1,
+    low: 0.33,
+    high: 0.66,
+    optimum: 0,
+    value: liked ? hits / liked : 0,
+    "aria-label": `finds ${hits} of your ${plural(liked, "like")}`,
+  });
+  return make("td", {}, make("span", { textContent: text }), share);
+}
+
+function signed(x) {
+  return `${x < 0 ? "−" : "+"}${Math.abs(x).toFixed(4)}`;
+}

@@ -28,7 +28,7 @@ DOCS = Path(__file__).parents[1] / "docs"
 FLOORS = [
     {"errors", "types", "version"},
     {"core"},
-    {"data", "models", "kernels", "report"},
+    {"data", "models", "kernels", "report", "device"},
     {"evaluation", "federated"},
     {"algorithms", "engines"},
     {"baselines"},

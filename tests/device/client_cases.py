@@ -160,9 +160,7 @@ def python_rounds(client: Client) -> Iterator[PythonRound]:
     collector = EvidenceCollector(server, ON_FPL)
     for message in client.messages:
         with np.errstate(all="ignore"):
-            result = client_update(
-                client.world, replace(message, private_state=state), client.node
-            )
+            result = client_update(client.world, replace(message, private_state=state), client.node)
         assert isinstance(result, tuple)
         updates, state = result
         row = state["user_rows"][0]

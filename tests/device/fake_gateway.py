@@ -29,7 +29,12 @@ from coterie.federated.nodes import write_message
 from coterie.federated.wire import decode, encode
 from coterie.types import Message, Updates
 
-TYPES = {".html": "text/html", ".mjs": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
+TYPES = {
+    ".html": "text/html",
+    ".mjs": "text/javascript",
+    ".css": "text/css",
+    ".svg": "image/svg+xml",
+}
 CSP = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
     "connect-src 'self'; worker-src 'self'; base-uri 'none'; form-action 'none'; "
@@ -136,7 +141,7 @@ class Calls(BaseHTTPRequestHandler):
     def json(self, status: int, value: object) -> None:
         self.reply(status, json.dumps(value).encode(), "application/json")
 
-    def do_GET(self) -> None:  # noqa: N802 - the name that http.server calls
+    def do_GET(self) -> None:
         gateway = self.gateway
         gateway.requests.append(f"GET {self.path}")
         name = urlsplit(self.path).path.removeprefix("/device/")
@@ -173,7 +178,7 @@ class Calls(BaseHTTPRequestHandler):
         body = write_message(gateway.message(gateway.round))
         self.reply(200, body, "application/octet-stream", **place)
 
-    def do_POST(self) -> None:  # noqa: N802
+    def do_POST(self) -> None:
         gateway = self.gateway
         gateway.requests.append(f"POST {self.path}")
         body = self.rfile.read(int(self.headers["Content-Length"]))
@@ -201,7 +206,12 @@ class Calls(BaseHTTPRequestHandler):
     def is_signed(self, body: bytes) -> bool:
         gateway = self.gateway
         text = "\n".join(
-            (self.command, self.path, self.headers["Coterie-Time"], hashlib.sha256(body).hexdigest())
+            (
+                self.command,
+                self.path,
+                self.headers["Coterie-Time"],
+                hashlib.sha256(body).hexdigest(),
+            )
         )
         signature = from_base64url(self.headers["Coterie-Signature"])
         pair = (int.from_bytes(signature[:32]), int.from_bytes(signature[32:]))

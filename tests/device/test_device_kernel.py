@@ -6,6 +6,7 @@ import base64
 import ctypes
 import ctypes.util
 import itertools
+import platform
 from collections import Counter
 from typing import Any
 
@@ -41,7 +42,7 @@ def test_streams_have_the_bits_of_python():
         {
             "kind": "stream",
             "seed": str((0, 1, 2**64 - 1, int(rng.integers(0, 2**63)))[rng.integers(4)]),
-            "purpose": str(rng.choice(["triples", "start users"])),
+            "purpose": str(rng.choice(["triples", "start users", "devices"])),
             "indices": rng.integers(0, 2**32, int(rng.integers(0, 3))).tolist(),
             "n": int(rng.integers(1, 9)),
             "limit": int(rng.choice([1, 2, 1000, 2**31 - 1])),
@@ -64,16 +65,17 @@ def test_streams_have_the_bits_of_python():
 def test_purposes_are_hashed_as_in_python():
     (found,) = answers([{"kind": "purposes"}])
     assert found == {purpose: str(streams._word(purpose)) for purpose in found}
-    assert len(found) == 2
+    assert found.keys() == {"devices", "start users", "triples"}
 
 
 # ---- arithmetic
 
 
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="another C library has other bits")
 def test_exp_has_the_bits_of_the_compiled_kernel():
-    """A million numbers from 0 to where exp vanishes. Math.exp would differ in thousands."""
+    """Numbers from 0 to where exp vanishes. Math.exp would differ in one of 2,000."""
     rng = np.random.default_rng(2)
-    x = -np.concatenate([rng.uniform(0, 20, 700_000), 10 ** rng.uniform(-8, 2.1, 300_000)])
+    x = -np.concatenate([rng.uniform(0, 20, 150_000), 10 ** rng.uniform(-8, 2.1, 50_000)])
     x = np.concatenate([x, [0.0, -103.9, -104.0, -1e30, -np.inf, np.nan]]).astype(np.float32)
     (answer,) = answers([{"kind": "exp", "x": packed(x)}])
     expected = compiled_exp(x)
@@ -82,7 +84,8 @@ def test_exp_has_the_bits_of_the_compiled_kernel():
     rounded = np.exp(x.astype(np.float64)).astype(np.float32)
     n_rounded = int((rounded.view(np.int32) != expected.view(np.int32)).sum())
     print(f"exp: {n_differ} of {len(x):,} differ; {n_rounded:,} if rounded from double precision")
-    assert n_differ <= 5
+    assert n_differ <= 2
+    assert n_rounded > 50
 
 
 def compiled_exp(x: np.ndarray) -> np.ndarray:
@@ -199,7 +202,7 @@ def test_clients_equal_those_of_python():
     check(tally)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_ten_thousand_clients_equal_those_of_python():
     tally = compare(MANY, seed=1)
     assert tally["clients"] == MANY

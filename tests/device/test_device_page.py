@@ -12,10 +12,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-
-pytest.importorskip("cryptography")
-playwright = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
-
 from fake_gateway import CODE, USER, FakeGateway, serving
 
 from coterie.algorithms.fpl import FPL, client_update, init_clients
@@ -41,6 +37,7 @@ SETTINGS = FPL(embedding_size=8, triples=12, rounds_an_epoch=1, disclosure=0.5)
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
+    playwright = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
     with playwright.sync_playwright() as started:
         launched = started.chromium.launch(executable_path=BROWSER, args=["--no-sandbox"])
         yield launched
@@ -92,7 +89,9 @@ def pick(page: Any, items: list[int]) -> None:
         page.fill("#search", TITLES[item])
         page.locator("#results button").first.click()
     page.fill("#search", "")
-    page.wait_for_function("n => document.querySelectorAll('#likes li').length === n", arg=len(items))
+    page.wait_for_function(
+        "n => document.querySelectorAll('#likes li').length === n", arg=len(items)
+    )
 
 
 def join(page: Any) -> None:
@@ -105,7 +104,7 @@ def wait_for_message(page: Any, t: int) -> None:
     page.wait_for_function(
         "title => document.querySelector('#message-title').textContent === title"
         " && !document.querySelector('#consent').hidden",
-        arg=f"The message of round {t}",
+        arg=f"The message of round {t + 1}",
     )
 
 
@@ -145,6 +144,7 @@ def test_nothing_is_sent_before_consent_and_then_what_was_shown(
     assert hashlib.sha256(shown).hexdigest()[:12] in row
 
 
+@pytest.mark.long
 def test_a_declined_message_is_not_sent(
     gateway: FakeGateway, address: str, open_page: Callable[..., Any]
 ) -> None:
@@ -208,6 +208,7 @@ def test_rounds_are_those_of_python_and_lists_need_no_network(
     assert listed == [TITLES[item] for item in expected]
 
 
+@pytest.mark.long
 def test_the_rate_changes_what_would_be_sent(
     gateway: FakeGateway, address: str, open_page: Callable[..., Any]
 ) -> None:
@@ -236,6 +237,7 @@ def test_the_rate_changes_what_would_be_sent(
     assert gateway.received == []
 
 
+@pytest.mark.long
 def test_likes_row_and_log_outlive_a_reload_and_the_key_cannot_be_read(
     gateway: FakeGateway, address: str, open_page: Callable[..., Any]
 ) -> None:
@@ -263,6 +265,7 @@ def test_likes_row_and_log_outlive_a_reload_and_the_key_cannot_be_read(
     assert len(gateway.received) == 1
 
 
+@pytest.mark.long
 def test_a_second_tab_takes_no_part(
     gateway: FakeGateway, address: str, open_page: Callable[..., Any]
 ) -> None:
@@ -275,6 +278,7 @@ def test_a_second_tab_takes_no_part(
     wait_for_text(second, "#status", "Another tab")
 
 
+@pytest.mark.long
 def test_refused_codes_and_revoked_devices_are_told(
     gateway: FakeGateway, address: str, open_page: Callable[..., Any]
 ) -> None:
@@ -309,8 +313,7 @@ def test_a_file_of_likes_is_read_in_the_page(
     assert "3 items found. 1 row not in the catalogue: No such film" in page.inner_text("#csv-note")
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [1200, 500])
+@pytest.mark.parametrize(("width", "scheme"), [(1200, "light"), (500, "dark")])
 def test_pages_fit(
     address: str, open_page: Callable[..., Any], width: int, scheme: str, tmp_path: Path
 ) -> None:

@@ -36,7 +36,7 @@ class DevicePage {
     this.likes = new LikesView(this.items, likes, () => this.#likesChanged());
     this.message = new MessageView(this.items);
     this.log = new LogView(this.store);
-    this.recommendations = new RecommendView(this.items, {
+    this.recommendations = new RecommendView(this.items, this.network, {
       stored: () => this.store.get("model"),
       fetch: () => this.#fetchModel(),
       recommend: async (model, n) =>
@@ -96,7 +96,8 @@ class DevicePage {
     byId("not-joined").hidden = identity !== null;
     byId("joined").hidden = identity === null;
     byId("device-name").textContent = identity ? identity.device : "";
-    byId("take-part").hidden = takesPart;
+    const isFinished = (await this.store.get("finishedRun")) === this.terms.run;
+    byId("take-part").hidden = takesPart || isFinished;
     byId("take-part").disabled = !this.likes.likes.size;
     byId("likes-first").hidden = this.likes.likes.size > 0;
     byId("pause").hidden = !takesPart;
@@ -230,7 +231,7 @@ class DevicePage {
   }
 
   async #finish() {
-    await this.store.put({ takesPart: false });
+    await this.store.put({ takesPart: false, finishedRun: this.terms.run });
     await this.recommendations.fetchTable();
     this.#report("Training is over. Your recommendations need no network any more.");
   }
@@ -279,7 +280,7 @@ function rateWords(rate) {
 }
 
 function showNetwork({ requests, open, sentBytes, receivedBytes }) {
-  const now = open ? "one request is waiting" : "silent";
+  const now = open ? `${open} open` : "silent";
   byId("network").textContent =
     `${plural(requests, "request")}, ${size(sentBytes)} up, ${size(receivedBytes)} down; now ${now}`;
 }

@@ -54,6 +54,18 @@ export function size(bytes) {
   return `${(bytes / 1e6).toFixed(1)} MB`;
 }
 
+const LONGEST_TITLE = 60;
+
+/** A title within a sentence. */
+export function short(title) {
+  return title.length <= LONGEST_TITLE ? title : `${title.slice(0, LONGEST_TITLE - 1)}…`;
+}
+
+/** The name of a round: the first is round 1. */
+export function roundName(place) {
+  return `round ${whole(Number(place.round) + 1)}`;
+}
+
 export function plural(n, one, many = `${one}s`) {
   return `${whole(n)} ${n === 1 ? one : many}`;
 }

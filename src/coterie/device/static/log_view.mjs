@@ -1,6 +1,6 @@
 // The log: every message that left this browser, with its bytes.
 
-import { byId, download, make, size, whole } from "./dom.mjs";
+import { byId, download, make, roundName, size, whole } from "./dom.mjs";
 
 const MOST_SHOWN = 100;
 
@@ -35,19 +35,19 @@ function line(entry) {
     type: "button",
     className: "quiet",
     textContent: "Save",
-    "aria-label": `Save the bytes of round ${entry.round}`,
+    "aria-label": `Save the bytes of ${roundName(entry)}`,
     onclick: () =>
       download(entry.bytes, `round-${entry.round}.coterie`, "application/octet-stream"),
   });
   return make(
     "tr",
     {},
-    make("td", { textContent: entry.round }),
+    make("td", { textContent: whole(Number(entry.round) + 1) }),
     make("td", { textContent: new Date(entry.time).toLocaleTimeString("en-GB") }),
     make("td", { textContent: whole(entry.rows) }),
     make("td", { textContent: whole(entry.bytes.length) }),
     make("td", { textContent: entry.answer, className: "answer" }),
-    make("td", {}, make("code", { textContent: entry.sha256.slice(0, 12), title: entry.sha256 })),
+    make("td", { className: "wide" }, make("code", { textContent: entry.sha256.slice(0, 12), title: entry.sha256 })),
     make("td", {}, save),
   );
 }

@@ -1,6 +1,6 @@
 // Exactly what would be sent, decoded from the bytes themselves, and what an attacker infers.
 
-import { byId, download, make, plural, size, tableRow, whole } from "./dom.mjs";
+import { byId, download, make, plural, roundName, short, size, tableRow, whole } from "./dom.mjs";
 import { dequantise } from "./fixed_point.mjs";
 import { CHANGED, DECLINE, SEND } from "./participation.mjs";
 
@@ -27,6 +27,8 @@ export class MessageView {
       return SEND;
     }
     byId("consent").hidden = false;
+    byId("waiting").hidden = false;
+    byId("waiting").textContent = `The message of ${roundName(place)} waits for your decision`;
     byId("decided").textContent = "Nothing has been sent yet.";
     const decision = await new Promise((resolve) => {
       this.#decide = resolve;
@@ -49,6 +51,7 @@ export class MessageView {
 
   #close(text) {
     byId("consent").hidden = true;
+    byId("waiting").hidden = true;
     byId("decided").textContent = text;
   }
 
@@ -56,7 +59,7 @@ export class MessageView {
     const liked = new Set(positives);
     const own = Array.from(update.items).filter((item) => liked.has(item));
     byId("message").hidden = false;
-    byId("message-title").textContent = `The message of round ${place.round}`;
+    byId("message-title").textContent = `The message of ${roundName(place)}`;
     byId("fact-rows").textContent = whole(update.items.length);
     byId("fact-bytes").textContent = whole(update.bytes);
     byId("fact-likes").textContent = `${own.length} of ${positives.length}`;
@@ -71,7 +74,7 @@ export class MessageView {
 
   #showAttackers(alone, together, nMessages) {
     byId("n-messages").textContent =
-      nMessages > 1 ? `all ${whole(nMessages)} messages together` : "all messages together";
+      nMessages > 1 ? `All ${whole(nMessages)} messages together` : "All messages together";
     byId("attackers").replaceChildren(
       ...alone.map((one, n) => {
         const name = make(
@@ -80,11 +83,11 @@ export class MessageView {
           make("strong", { textContent: one.name }),
           make("span", { className: "note", textContent: one.uses }),
         );
-        return make("tr", {}, name, claimCell(one), claimCell(together[n]));
+        return make("tr", {}, name, this.#claimCell(one), this.#claimCell(together[n]));
       }),
     );
     const worst = worstOf(together);
-    const titles = worst.found.slice(0, MOST_FOUND).map((item) => this.items[item].title);
+    const titles = worst.found.slice(0, MOST_FOUND).map((item) => short(this.items[item].title));
     const more = worst.found.length - titles.length;
     byId("worst").textContent = worst.found.length
       ? `${worst.name} would be right about ${titles.join("; ")}${more > 0 ? `; ${more} more` : ""}.`
@@ -109,6 +112,28 @@ export class MessageView {
     byId("rows-summary").textContent = `All ${plural(items.length, "row")} of this message`;
   }
 
+  /** Claims and how many are right, beside what as many claims at random would get right. */
+  #claimCell({ claims, hits, liked }) {
+    if (!claims) return make("td", { textContent: "claims nothing" });
+    const byChance = (claims * liked) / this.items.length;
+    const share = make("meter", {
+      min: 0,
+      max: 1,
+      low: 0.33,
+      high: 0.66,
+      optimum: 0,
+      value: hits / claims,
+      "aria-label": "share of claims that are right",
+    });
+    return make(
+      "td",
+      {},
+      make("span", { textContent: `${whole(hits)} right of ${plural(claims, "claim")}` }),
+      share,
+      make("span", { className: "note", textContent: `${byChance.toFixed(1)} by chance` }),
+    );
+  }
+
   #save() {
     const name = `round-${this.place.round}.coterie`;
     download(this.trained.bytes, name, "application/octet-stream");
@@ -121,22 +146,6 @@ function worstOf(claims) {
     const isWorse = each.hits / Math.max(each.claims, 1) > worst.hits / Math.max(worst.claims, 1);
     return isWorse ? each : worst;
   });
-}
-
-function claimCell({ claims, hits, liked }) {
-  const text = claims
-    ? `${whole(hits)} right of ${plural(claims, "claim")}`
-    : "claims nothing";
-  const share = make("meter", {
-    min: 0,
-    max: 1,
-    low: 0.33,
-    high: 0.66,
-    optimum: 0,
-    value: liked ? hits / liked : 0,
-    "aria-label": `finds ${hits} of your ${plural(liked, "like")}`,
-  });
-  return make("td", {}, make("span", { textContent: text }), share);
 }
 
 function signed(x) {

@@ -26,7 +26,7 @@ export function readMessage(bytes, user, nItems, embeddingSize) {
   };
 }
 
-/** The item table for recommendations, and the number of rounds that it has been trained for. */
+/** The item table for recommendations, and how many rounds it was trained for. */
 export function readModel(bytes, nItems, embeddingSize) {
   const { round, common } = decode(bytes);
   return { round, ...itemTable(common, nItems, embeddingSize) };

@@ -35,11 +35,14 @@ export class Network {
 }
 
 /**
- * Count the requests that the browser itself reports during some work, whoever made them.
+ * Do some work and count the requests meanwhile: those that began here, and those that the browser
+ * reports as done, whoever made them.
  * @returns {{result: *, requests: number}}
  */
-export async function requestsDuring(work) {
-  const before = performance.getEntriesByType("resource").length;
+export async function requestsDuring(network, work) {
+  const before = network.requests;
+  performance.clearResourceTimings();
   const result = await work();
-  return { result, requests: performance.getEntriesByType("resource").length - before };
+  const reported = performance.getEntriesByType("resource").length;
+  return { result, requests: Math.max(network.requests - before, reported) };
 }

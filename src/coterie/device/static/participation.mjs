@@ -1,5 +1,6 @@
 // Taking part in rounds: fetch a message, train, ask for consent, send, log.
 
+import { plural, roundName } from "./dom.mjs";
 import { Refused } from "./gateway.mjs";
 import { digest } from "./signing.mjs";
 
@@ -58,12 +59,14 @@ export class Participation {
   }
 
   async #answer({ bytes, place }, signal) {
-    this.report(`Round ${place.round}: training in this browser.`);
+    const name = roundName(place);
+    this.report(`This browser trains for ${name}.`);
     let decision = CHANGED;
     let trained = null;
     while (decision === CHANGED && !signal.aborted) {
       const device = await this.device();
       trained = await this.trainer.train(this.terms, device, bytes);
+      this.report(`The message of ${name} is ready.`);
       decision = await this.consent(trained, place);
     }
     if (signal.aborted) return;
@@ -72,7 +75,7 @@ export class Participation {
       return;
     }
     this.#declined = placeText(place);
-    this.report(`Round ${place.round}: not sent. The server counts this device as dropped out.`);
+    this.report(`Nothing was sent for ${name}. The server counts this device as dropped out.`);
   }
 
   async #send(trained, place) {
@@ -101,7 +104,7 @@ export class Participation {
       const receipt = await this.gateway.update(identity, trained.bytes, place);
       const isSame = receipt.sha256 === sha256 && receipt.bytes === trained.bytes.length;
       await this.store.putAnswer(number, isSame ? "received" : "received other bytes");
-      this.report(`Round ${place.round}: ${trained.bytes.length.toLocaleString("en")} bytes sent.`);
+      this.report(`${plural(trained.bytes.length, "byte")} were sent for ${roundName(place)}.`);
     } catch (error) {
       await this.store.putAnswer(number, error.message);
       throw error;

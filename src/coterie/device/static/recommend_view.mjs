@@ -8,13 +8,15 @@ const LENGTH = 10;
 export class RecommendView {
   /**
    * @param {{id: string, title: string}[]} items
+   * @param {import("./network.mjs").Network} network
    * @param {Object} calls
    * @param {() => Promise<Uint8Array | null>} calls.stored the item table in this browser
    * @param {() => Promise<Uint8Array>} calls.fetch the newest item table of the gateway
    * @param {(model: Uint8Array, n: number) => Promise<Object>} calls.recommend
    */
-  constructor(items, calls) {
+  constructor(items, network, calls) {
     this.items = items;
+    this.network = network;
     this.calls = calls;
     byId("get-model").addEventListener("click", () => this.fetchTable());
     byId("recommend").addEventListener("click", () => this.#recommend());
@@ -42,11 +44,13 @@ export class RecommendView {
     const model = await this.calls.stored();
     try {
       const began = performance.now();
-      const { result, requests } = await requestsDuring(() => this.calls.recommend(model, LENGTH));
+      const { result, requests } = await requestsDuring(this.network, () =>
+        this.calls.recommend(model, LENGTH),
+      );
       const took = (performance.now() - began).toFixed(0);
       byId("silence").textContent =
         `${plural(requests, "request")} while this list was computed, in ${took} ms. ` +
-        `Item table of round ${result.round}.`;
+        `The item table has ${plural(result.round, "round")} of training.`;
       byId("best").replaceChildren(
         ...result.best.map(({ item }) => make("li", { textContent: this.items[item].title })),
       );

@@ -1,6 +1,6 @@
 // Random streams, bit-equal to core/streams.py: a stream is a function of seed, purpose, indices.
 //
-// A 64-bit word is { hi, lo }, two unsigned 32-bit integers. This takes a seventh of the time of
+// A 64-bit word is { hi, lo }, two unsigned 32-bit integers. This takes a quarter of the time of
 // BigInt (benchmarks/device_kernel.py).
 
 /** The BLAKE2b hash of every purpose that a device draws for (`streams._word` in Python). */

@@ -15,6 +15,7 @@ const { quantise } = await load("fixed_point.mjs");
 const { bestItems } = await load("recommend.mjs");
 const messages = await load("messages.mjs");
 const attackers = await load("attackers.mjs");
+const { parseCsv, readLikes } = await load("csv.mjs");
 const privateState = await load("private_state.mjs");
 
 const bytesOf = (text) => new Uint8Array(Buffer.from(text, "base64")).slice();
@@ -101,6 +102,10 @@ const ANSWERS = {
     }));
     return { round, exchange, own: about(own), common: about(common), again: base64(again) };
   },
+
+  csv: ({ text }) => parseCsv(text),
+
+  likes: ({ text, items }) => readLikes(text, items),
 
   /** Messages of a server as the page reads them: private state over rounds. */
   commits({ start, steps }) {

@@ -29,7 +29,7 @@ from coterie.kernels.quantise import quantise
 
 pytestmark = needs_node
 BATCH = 500
-ORDINARY = 300
+ORDINARY = 200
 MANY = 10_000
 
 
@@ -47,7 +47,7 @@ def test_streams_have_the_bits_of_python():
             "n": int(rng.integers(1, 9)),
             "limit": int(rng.choice([1, 2, 1000, 2**31 - 1])),
         }
-        for _ in range(2_000)
+        for _ in range(600)
     ]
     for case, answer in zip(cases, answers(cases), strict=True):
         key = streams.key(int(case["seed"]), case["purpose"], *case["indices"])
@@ -192,8 +192,10 @@ def check(tally: Tally) -> None:
     assert tally["entries that differ"] <= 1e-5 * tally["entries"]
     assert tally["start rows that differ"] == 0
     assert tally["lists that differ"] <= 1e-3 * tally["lists"]
-    differ = sum(n for what, n in tally.items() if what.startswith("claims of"))
-    assert differ <= 1e-3 * tally["claims"]
+    # Python's sort of `opposite` is not stable: rows of equal size may pair in another order.
+    pairing = tally["claims of pairing that differ"]
+    assert pairing <= 1e-3 * tally["claims"]
+    assert sum(n for what, n in tally.items() if what.startswith("claims of")) == pairing
 
 
 def test_clients_equal_those_of_python():

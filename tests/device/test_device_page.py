@@ -300,6 +300,7 @@ def test_refused_codes_and_revoked_devices_are_told(
     open_page.faults.clear()
 
 
+@pytest.mark.long
 def test_a_file_of_likes_is_read_in_the_page(
     address: str, open_page: Callable[..., Any], tmp_path: Path
 ) -> None:

@@ -24,6 +24,15 @@ const ints = (text) => new Int32Array(bytesOf(text).buffer);
 const base64 = (array) =>
   Buffer.from(array.buffer, array.byteOffset, array.byteLength).toString("base64");
 
+/** What was decoded can be encoded: a refusal here must not pass for one of `decode`. */
+function encoded(...parts) {
+  try {
+    return wire.encode(...parts);
+  } catch (error) {
+    throw new Error(`cannot be encoded again: ${error.message}`);
+  }
+}
+
 const ANSWERS = {
   stream({ seed, purpose, indices, n, limit }) {
     const key = streams.key(BigInt(seed), purpose, ...indices);
@@ -93,7 +102,7 @@ const ANSWERS = {
   /** Decode bytes, and encode what was read. */
   wire({ bytes }) {
     const { round, exchange, own, common } = wire.decode(bytesOf(bytes));
-    const again = wire.encode(round, [...own.values()], [...common.values()], exchange);
+    const again = encoded(round, [...own.values()], [...common.values()], exchange);
     const about = (arrays) => [...arrays.values()].map(({ name, dtype, shape, data }) => ({
       name,
       dtype,
@@ -101,6 +110,12 @@ const ANSWERS = {
       data: base64(data),
     }));
     return { round, exchange, own: about(own), common: about(common), again: base64(again) };
+  },
+
+  /** A server's message to user 5, of 4 items and 2 factors. */
+  message({ bytes, user }) {
+    const { itemRows, itemBias, accepted, ...rest } = messages.readMessage(bytesOf(bytes), user, 4, 2);
+    return { ...rest, accepted: String(accepted), sizes: [itemRows.length, itemBias.length] };
   },
 
   csv: ({ text }) => parseCsv(text),

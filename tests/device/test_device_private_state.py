@@ -26,6 +26,10 @@ STEPS = {
         [(NEVER, 3), (tag(0, 3, 0), 4), (NEVER, 0)],
         [0.5, 3, 0.5],
     ),
+    "the same after more updates than rows are kept": (
+        [(NEVER, 0), *((tag(0, t, 0), t + 1) for t in range(70)), (NEVER, 0)],
+        [0.5, *range(70), 0.5],
+    ),
     "the device has no row of round 2": ([(NEVER, 3), (tag(0, 2, 0), 4)], [0.5, None]),
     "the device has no row at all": ([(tag(0, 70, 0), 71)], [None]),
 }

@@ -96,7 +96,9 @@ def opposite(
     owners = features.owners
     reg = np.where(liked, reg_positive, reg_negative) * SCALE
     size = np.abs(features.along + reg * features.sent_along)
-    order = np.argsort((owners << 40) + (size * 64).astype(np.int64))  # by owner, then by size
+    order = np.argsort(
+        (owners << 40) + (size * 64).astype(np.int64), kind="stable"
+    )  # by owner, then by size
     first = order[:-1]
     second = order[1:]
     close = (owners[first] == owners[second]) & (liked[first] != liked[second])

@@ -7,12 +7,12 @@ import re
 import sys
 from dataclasses import replace
 from html import escape
-from html.parser import HTMLParser
 from typing import Any
 from xml.etree import ElementTree
 
 import numpy as np
 import pytest
+from html_page import EVIL, Page, external_parts
 
 import coterie
 from coterie.experiments.finished_run import Run
@@ -20,50 +20,10 @@ from coterie.experiments.sample_lists import sample_lists
 from coterie.report.figure import panels
 from coterie.report.lines import line_plot
 from coterie.report.page import page
+from coterie.report.run_page import run_page
 from coterie.report.users import telling_metric
 
-VOID = {"meta", "br", "hr", "img", "input", "link"}
 SVG = "{http://www.w3.org/2000/svg}"
-EVIL = "<script>alert('x')</script><img src=http://evil.example/x.png onerror=alert(1)>&\"'.csv"
-
-
-class Page(HTMLParser):
-    """Parses a page: elements, text and table rows; every element must be closed in order."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__(convert_charrefs=True)
-        self.open: list[str] = []
-        self.elements: list[tuple[str, dict[str, str | None]]] = []
-        self.rows: list[list[str]] = []
-        self.words: list[str] = []
-        self.feed(text)
-        self.close()
-        assert self.open == [], f"never closed: {self.open}"
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.elements.append((tag, dict(attrs)))
-        if tag not in VOID:
-            self.open.append(tag)
-        if tag == "tr":
-            self.rows.append([])
-        if tag in ("td", "th"):
-            self.rows[-1].append("")
-
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.elements.append((tag, dict(attrs)))
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open, f"</{tag}> closes nothing"
-        assert self.open.pop() == tag
-
-    def handle_data(self, data: str) -> None:
-        self.words.append(data)
-        if self.open and self.open[-1] in ("td", "th"):
-            self.rows[-1][-1] += data
-
-    @property
-    def text(self) -> str:
-        return "".join(self.words)
 
 
 @pytest.fixture(scope="module")
@@ -78,26 +38,6 @@ def popular() -> Run:
 
 def with_result(finished: Run, **changes: Any) -> Run:
     return replace(finished, result=finished.result | changes)
-
-
-def external_parts(read: Page) -> list[str]:
-    """Addresses that a browser would load, active elements and event handlers."""
-    addresses = [
-        value
-        for _, attributes in read.elements
-        for name, value in attributes.items()
-        if name.split(":")[-1] in ("src", "href", "srcset", "data", "action")
-        and not str(value).startswith("#")
-    ]
-    active = [
-        tag
-        for tag, _ in read.elements
-        if tag in ("script", "link", "iframe", "object", "embed", "img", "form")
-    ]
-    handlers = [
-        name for _, attributes in read.elements for name in attributes if name.startswith("on")
-    ]
-    return [str(value) for value in addresses] + active + handlers
 
 
 @pytest.fixture
@@ -166,16 +106,16 @@ def test_caption_names_the_part_of_the_curve(bpr: Run) -> None:
     assert "inspection only" not in text
 
 
-def test_figures_are_interactive_with_plotly_and_static_without(
-    bpr: Run, monkeypatch: pytest.MonkeyPatch
+def test_figures_of_several_are_interactive_with_plotly_and_static_without(
+    bpr: Run, popular: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("plotly")
-    interactive = page([bpr])
+    interactive = page([bpr, popular])
     assert interactive.count("FIGURES.push(") == 2
     assert interactive.index("const FIGURES") < interactive.index("FIGURES.push(")
     assert '"label": "by seconds"' in interactive
     monkeypatch.setitem(sys.modules, "plotly", None)
-    static = page([bpr])
+    static = page([bpr, popular])
     assert "<script" not in static
     assert "<title>HR@10 by epochs</title>" in static
     assert "<title>HR@10 by seconds</title>" in static
@@ -306,7 +246,7 @@ def test_samples_are_what_new_users_get(bpr: Run) -> None:
     favourite = bpr.catalogue.item_ids[int(counts.argmax())]
     found = bpr.recommend_new_user([favourite], 5)
     assert samples[0].recommended == [one.text or str(one.item) for one in found]
-    shown = page([bpr], samples)
+    shown = run_page(bpr, samples)
     assert "Sample recommendations" in shown
     assert all(escape(title) in shown for title in samples[0].recommended)
 
@@ -316,4 +256,4 @@ def test_a_run_that_cannot_serve_new_users_has_no_samples() -> None:
 
 
 def test_samples_are_texts_and_not_aligned_as_numbers(bpr: Run) -> None:
-    assert '<div class="wide texts">' in page([bpr], sample_lists(bpr))
+    assert '<div class="wide texts">' in run_page(bpr, sample_lists(bpr))

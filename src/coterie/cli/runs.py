@@ -236,7 +236,7 @@ def report(
     """
     from coterie.experiments.finished_run import Run
     from coterie.experiments.run_folder import write_text
-    from coterie.experiments.sample_lists import sample_lists
+    from coterie.experiments.run_report import run_report
     from coterie.report.markdown import markdown
     from coterie.report.page import page
 
@@ -251,8 +251,8 @@ def report(
     target = out or (folders[0] / "report.html" if len(folders) == 1 else Path("report.html"))
     if target.is_dir():
         target = target / "report.html"
-    samples = sample_lists(runs[0]) if len(runs) == 1 else []
-    write_text(target.parent, target.name, page(runs, samples))
+    html = run_report(runs[0], folders[0]) if len(runs) == 1 else page(runs)
+    write_text(target.parent, target.name, html)
     say(markdown(runs))
     say(f"page: {target}")
 

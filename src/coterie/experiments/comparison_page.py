@@ -66,7 +66,7 @@ def page(comparison: Comparison, results: Sequence[CellResult], command: str) ->
     links = "".join(f"<a href=#{name}>{LINKS[name]}</a>" for name in contents if contents[name])
     parts = [section(name, LINKS[name], content) for name, content in contents.items()]
     body = "".join([_opening(comparison), f"<nav>{links}</nav>", *parts])
-    return document(title(comparison), [scripts(body), body])
+    return document(title(comparison), [body], scripts(body))
 
 
 def _opening(comparison: Comparison) -> str:

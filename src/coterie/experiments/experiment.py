@@ -29,13 +29,12 @@ from coterie.experiments.results import (
     training_summary,
     without_popularity,
 )
-from coterie.experiments.sample_lists import sample_lists
+from coterie.experiments.run_report import run_report
 from coterie.experiments.training import Fitted, train
 from coterie.experiments.warm_start import reuse
 from coterie.models.popularity_prior import PopularityPrior
 from coterie.models.recommender import Recommender
 from coterie.report.markdown import markdown
-from coterie.report.page import page
 from coterie.types import JsonObject
 
 FIRST = (
@@ -201,7 +200,7 @@ def save(out: Path, finished: Run, user_columns: Mapping[str, np.ndarray]) -> No
     assert finished.evaluation is not None
     run_folder.write_users(out, finished.catalogue.user_ids, finished.evaluation, user_columns)
     run_folder.write_text(out, "report.md", markdown([finished]))
-    run_folder.write_text(out, "report.html", page([finished], sample_lists(finished)))
+    run_folder.write_text(out, "report.html", run_report(finished, out))
     run_folder.write_result(out, finished.result)
 
 

@@ -11,6 +11,7 @@ import numpy as np
 from coterie.core.records import Record
 from coterie.evaluation.direction import is_better, reaches
 from coterie.federated.costs import Costs
+from coterie.report.users import quantiles
 from coterie.types import Bools, JsonObject, Longs
 
 
@@ -105,6 +106,7 @@ class TrainingHistory:
                 "most": int(selections.max()),
                 "mean": float(selections.mean()),
                 "deviation": float(selections.std()),
+                "quantiles": quantiles(selections.astype(np.float64)),
             },
         }
 

@@ -19,6 +19,7 @@ from coterie.evaluation.protocols import Protocol
 from coterie.evaluation.rating_errors import reference_errors
 from coterie.experiments import server_view
 from coterie.experiments.config import Experiment
+from coterie.experiments.derived_defaults import uses_prior
 from coterie.experiments.history import TrainingHistory, area, first_at
 from coterie.experiments.training import Fitted
 from coterie.federated import trainer
@@ -88,7 +89,7 @@ def training_summary(ready: Prepared, fitted: Fitted) -> JsonObject:
     members = training.positives.counts > 0
     if not algorithm(choice.algorithm).federated:
         return about
-    return about | history.costs(members) | vectors(ready, fitted) | unprotected(ready)
+    return about | history.costs(members) | vectors(ready, fitted) | unprotected(ready, fitted)
 
 
 def without_popularity(ready: Prepared, fitted: Fitted) -> JsonObject:
@@ -124,15 +125,18 @@ def vectors(ready: Prepared, fitted: Fitted) -> JsonObject:
     return {"vectors": counted}
 
 
-def unprotected(ready: Prepared) -> JsonObject:
+def unprotected(ready: Prepared, fitted: Fitted) -> JsonObject:
     """What a server receives of every single user, with secure aggregation or without it."""
     found = _federation(ready)
     if found is None:
         return {}
     federation, world, _ = found
+    counts_items = uses_prior(ready.experiment)
+    columns = server_view.received(federation, world, fitted.update_sizes, counts_items)
+    view = {"server_view": columns}
     if world.settings.secure_aggregation == "none":
-        return {"server_receives": server_view.in_the_clear(ready.experiment, world)}
-    return {
+        return view | {"server_receives": server_view.in_the_clear(ready.experiment, world)}
+    return view | {
         "protection": exposure.protection(world.settings),
         "in_the_clear": exposure.in_the_clear(federation, world),
         "in_sums": exposure.in_sums(federation, world),

@@ -35,7 +35,7 @@ from coterie.federated.trainer import Context, Trainer
 from coterie.federated.validation import OF_TRAINING, REMEDIES
 from coterie.models.popularity_prior import PopularityPrior, recommender
 from coterie.models.recommender import Recommender
-from coterie.types import Rows
+from coterie.types import Rows, Sizes
 
 MEASUREMENTS = 20
 """Measurements of a run if `evaluate_every` is not set."""
@@ -57,6 +57,8 @@ class Fitted:
     """Popularity, where it counts in scores."""
     stopped: str = ""
     """Why training ended before its last step, where its privacy budget was spent."""
+    update_sizes: tuple[Sizes, ...] = ()
+    """The sizes of a client's update in every exchange; none of a centralised method."""
 
     @property
     def recommender(self) -> Recommender:
@@ -128,10 +130,11 @@ def train(
         progress.log(f"training stopped: {stopped}")
     if chosen.federated:
         check_refusals(history, progress)
+    sizes = work.update_sizes(point.state)
     if course.patience and point.best is not None:
         best_round = int(history.curve[history.best]["round"])
-        return Fitted(work.model(point.best), best_round, history, prior)
-    return Fitted(work.model(point.state), history.round, history, prior, stopped)
+        return Fitted(work.model(point.best), best_round, history, prior, update_sizes=sizes)
+    return Fitted(work.model(point.state), history.round, history, prior, stopped, sizes)
 
 
 def evaluate_every(experiment: Experiment) -> int:

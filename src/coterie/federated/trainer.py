@@ -23,11 +23,13 @@ from coterie.federated.federation import (
     PrivateState,
     State,
     World,
+    exchanges_with_clients,
 )
 from coterie.federated.privacy import statement
 from coterie.federated.privacy.budget import BudgetStop, budget_stop
 from coterie.federated.secagg import exposure
 from coterie.models.recommender import Recommender
+from coterie.types import Sizes
 
 SETUP = 255
 """The number of the exchange before the first round."""
@@ -55,6 +57,8 @@ class Trainer(Generic[StepState]):
     """state after the last step -> nothing: computes what `model` then remembers."""
     stop: BudgetStop | None = None
     """Where training ends because of its privacy budget; None if it does not."""
+    update_sizes: Callable[[StepState], tuple[Sizes, ...]] = lambda state: ()
+    """state -> the sizes of a client's update in every exchange, the setup's first."""
 
     def n_steps(self, planned: int) -> int:
         """How many of the planned steps are played."""
@@ -122,7 +126,11 @@ def federated_trainer(
             context.progress.log(solve)
             federation.model(world, state)
 
-    return Trainer(start, step, model, finish, stop)
+    def update_sizes(state: State) -> tuple[Sizes, ...]:
+        exchanges = exchanges_with_clients(federation, world)
+        return tuple(exchange.sizes(world, state) for exchange in exchanges)
+
+    return Trainer(start, step, model, finish, stop, update_sizes)
 
 
 def _play_rounds(

@@ -1,4 +1,4 @@
-"""The convergence figures of runs: one for every headline metric, over rounds, bytes and time."""
+"""The convergence figures of runs: by headline metric, over rounds, updates, bytes and time."""
 
 from __future__ import annotations
 
@@ -81,6 +81,8 @@ def _line(method: str, runs: Sequence[Reported], name: str) -> Series | None:
     low = [value - s for value, s in zip(values, spread, strict=False)]
     high = [value + s for value, s in zip(values, spread, strict=False)]
     xs: dict[str, Coordinates] = {step_name(runs[0].result): rounds}
+    if _measured(curves, "updates"):
+        xs["updates"] = _means(curves, rounds, lambda r: float(r["updates"]))
     if _measured(curves, "bytes_down"):
         xs["megabytes"] = _means(curves, rounds, lambda r: (r["bytes_up"] + r["bytes_down"]) / 1e6)
     if _measured(curves, "seconds"):

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 Coordinates = Sequence[float | None]
 GREY = "#9aa5b1"
-AXES = ("rounds", "epochs", "megabytes", "seconds")
+AXES = ("rounds", "epochs", "updates", "megabytes", "seconds")
 """The axes of training, in the order in which they are offered."""
 COLOURS = (
     "#2a6f97",
@@ -50,6 +50,8 @@ class Series:
     with another setting. Drawn dotted."""
     reference: bool = False
     """Whether it is a grey level that is no method: the chance level."""
+    colour: str = ""
+    """A colour of its own, which it has in other pictures of the page; "" for one by its place."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +69,8 @@ class Figure:
     def colour(self, number: int) -> str:
         """The colour of a series, by its place among the methods or by the series it is like."""
         series = self.series[number]
+        if series.colour:
+            return series.colour
         if series.reference or series.beneath:
             return GREY
         names = [one.name for one in self.series if not one.like and not one.reference]

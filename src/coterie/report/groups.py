@@ -28,8 +28,7 @@ def grouped(runs: Sequence[Reported]) -> list[RunGroup]:
     A key that a run of an earlier version lacks separates no runs: the fingerprint of the data and
     the protocol's name are in every result.
     """
-    optional = ("synthetic",)
-    marks = [mark for mark in MARKS if mark in optional or all(mark in one.result for one in runs)]
+    marks = _shared_marks([run.result for run in runs])
     members: dict[str, list[Reported]] = {}
     for run in runs:
         values = [run.result.get(mark) for mark in marks]
@@ -39,6 +38,17 @@ def grouped(runs: Sequence[Reported]) -> list[RunGroup]:
         RunGroup(title=title, runs=tuple(of_group))
         for title, of_group in zip(titles, members.values(), strict=True)
     ]
+
+
+def are_comparable(one: JsonObject, other: JsonObject) -> bool:
+    """Whether the figures of two results may stand in one table."""
+    return all(one.get(mark) == other.get(mark) for mark in _shared_marks([one, other]))
+
+
+def _shared_marks(results: Sequence[JsonObject]) -> list[str]:
+    """The marks that all results have; `synthetic` is absent from those of other data."""
+    optional = ("synthetic",)
+    return [mark for mark in MARKS if mark in optional or all(mark in one for one in results)]
 
 
 def warning(groups: Sequence[RunGroup]) -> str:

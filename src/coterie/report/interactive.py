@@ -197,7 +197,7 @@ def layout(figure: Figure) -> JsonObject:
 
 
 def _buttons(figure: Figure, axes: Sequence[str]) -> JsonObject:
-    """Buttons that switch the x axis: by rounds, by megabytes, by seconds."""
+    """Buttons that switch the x axis: by rounds, updates, megabytes or seconds."""
     return {
         "type": "buttons",
         "direction": "right",

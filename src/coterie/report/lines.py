@@ -139,8 +139,18 @@ def _marks(figure: Figure, number: int, axis: str, across: Axis, up: Axis) -> li
         return [*parts, *(_point(number, x, y, colour, radius) for x, y in points)]
     parts.append(polyline(points, stroke=colour, width=1.8, dash=_dash(figure, number)))
     if len(points) <= FEW:
-        parts += [circle(x, y, 2.4, colour) for x, y in points]
+        words = _words(series, axis)
+        parts += [circle(x, y, 2.4, colour, at) for (x, y), at in zip(points, words, strict=True)]
     return parts
+
+
+def _words(series: Series, axis: str) -> list[str]:
+    """What a point of a line says where a pointer rests on it."""
+    return [
+        f"{series.name}: {y:.4g} at {x:,.6g} {axis}"
+        for x, y in zip(series.xs[axis], series.y, strict=True)
+        if x is not None and y is not None
+    ]
 
 
 def _dash(figure: Figure, number: int) -> str:

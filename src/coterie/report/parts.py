@@ -8,14 +8,21 @@ from html import escape
 from coterie.report.conditions import Fact
 from coterie.report.style import STYLE
 
+NO_REQUESTS = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
+DRAWN_BY_SCRIPTS = "; script-src 'unsafe-inline'; img-src data: blob:"
+"""What a browser lets a page do: it loads nothing, and runs scripts only where it comes with some.
+"""
 
-def document(title: str, sections: Sequence[str]) -> str:
+
+def document(title: str, sections: Sequence[str], scripts: str = "") -> str:
     """One self-contained page: it loads no style sheet, script or image."""
+    policy = NO_REQUESTS + (DRAWN_BY_SCRIPTS if scripts else "")
     return (
         "<!doctype html><html lang=en><head><meta charset=utf-8>"
+        f'<meta http-equiv=Content-Security-Policy content="{policy}">'
         '<meta name=viewport content="width=device-width">'
         f"<title>{escape(title)}</title>"
-        f"<style>{STYLE}</style></head><body>{''.join(sections)}</body></html>\n"
+        f"<style>{STYLE}</style></head><body>{scripts}{''.join(sections)}</body></html>\n"
     )
 
 
@@ -68,7 +75,7 @@ def html_table(
     kind: str = "",
 ) -> str:
     """A table; `bold` are (row, column) places. A narrow screen shows a row as a block."""
-    head = "".join(f"<th>{escape(cell)}</th>" for cell in header)
+    head = "".join(f"<th scope=col>{escape(cell)}</th>" for cell in header)
     # In a block each cell carries the label of its column.
     body = "".join(
         "<tr>"

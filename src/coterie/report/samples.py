@@ -27,4 +27,4 @@ def samples_section(samples: Sequence[SampleList]) -> str:
     ]
     table = html_table(header, rows, kind="texts")
     caption = "Each history is one popular item. No user of the training data is shown."
-    return f"<h3>Sample recommendations</h3>{table}<p class=about>{caption}</p>"
+    return f"{table}<p class=about>{caption}</p>"

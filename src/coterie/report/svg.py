@@ -68,8 +68,10 @@ def polygon(points: Sequence[tuple[float, float]], fill: str) -> str:
     return f'<polygon points="{places}" fill="{fill}" fill-opacity="0.15"/>'
 
 
-def circle(x: float, y: float, radius: float, fill: str) -> str:
-    return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{radius:g}" fill="{fill}"/>'
+def circle(x: float, y: float, radius: float, fill: str, words: str = "") -> str:
+    """A disc; `words` are shown where a pointer rests on it."""
+    start = f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{radius:g}" fill="{fill}"'
+    return f"{start}><title>{escape(words)}</title></circle>" if words else f"{start}/>"
 
 
 def square(x: float, y: float, half: float, fill: str) -> str:

@@ -107,14 +107,6 @@ def metric_columns(run: Reported, name: str = "") -> dict[str, dict[str, str]]:
     return {f"{before}{r['protocol']}": texts["metrics"], f"{before}full ranking": texts["full"]}
 
 
-def popular_column(run: Reported) -> dict[str, dict[str, str]]:
-    """What recommending the most popular items scores under the run's protocol, if known."""
-    values = run.result.get("popular") or {}
-    if not values or run.result["algorithm"] == "popular":
-        return {}
-    return {"popular": {name: shown(name, value) for name, value in values.items()}}
-
-
 def names_under_full_ranking(runs: Sequence[Reported], names: Sequence[str]) -> list[str]:
     """The metrics that full ranking has; errors of ratings rank nothing."""
     return [name for name in names if any(name in run.result["full"] for run in runs)]
@@ -123,14 +115,23 @@ def names_under_full_ranking(runs: Sequence[Reported], names: Sequence[str]) -> 
 def notes(run: Reported, with_costs: bool = True) -> list[str]:
     """What a reader must know to interpret the figures."""
     r = run.result
+    lines = evaluation_notes(r, with_costs)
+    if with_costs and "updates" in r:
+        lines.append(costs(r))
+    return [*lines, *protection_notes(r), *training_notes(r)]
+
+
+def evaluation_notes(result: JsonObject, with_figures: bool = True) -> list[str]:
+    """The users that were tested, and what their figures can and cannot say."""
+    r = result
     lines = [
         f"{r['tested_users']:,} users tested; trained on {r['training_interactions']:,} "
         f"interactions of {r['users']:,} users; {r['items']:,} items in the catalogue."
     ]
-    if with_costs and r.get("below_popular"):
+    if with_figures and r.get("below_popular"):
         lines.append(worse_than_popular(r))
     if r.get("without_popularity"):
-        lines.append(popularity(r, with_figures=with_costs))
+        lines.append(popularity(r, with_figures))
     if r["full"].get("UC", 1) < 1:
         lines.append(f"{r['full']['UC']:.1%} of the tested users are served; the others score 0.")
     if "folds" in r:
@@ -147,30 +148,40 @@ def notes(run: Reported, with_costs: bool = True) -> list[str]:
         lines.append("The data has no timestamps: test interactions were held out at random.")
     if "rating_references" in r:
         lines.append(rating_errors(r))
-    if with_costs and "updates" in r:
-        lines.append(costs(r))
-    if "privacy" in r:
-        lines.append(differential_privacy(r["privacy"]))
-    if "in_the_clear" in r:
-        lines += secure_aggregation(r)
-    if "server_receives" in r:
-        received = "; ".join(r["server_receives"])
+    return lines
+
+
+def protection_notes(result: JsonObject) -> list[str]:
+    """What the server received, and what protects users."""
+    lines = []
+    if "privacy" in result:
+        lines.append(differential_privacy(result["privacy"]))
+    if "in_the_clear" in result:
+        lines += secure_aggregation(result)
+    if "server_receives" in result:
+        received = "; ".join(result["server_receives"])
         lines.append(
             f"Without secure aggregation the server received of every client: {received} "
             "(docs/privacy.md)."
         )
-    if "disclosure" in r.get("settings", {}):
-        lines.append(disclosure(r))
-    target = r.get("convergence", {}).get("target")
+    if "disclosure" in result.get("settings", {}):
+        lines.append(disclosure(result))
+    return lines
+
+
+def training_notes(result: JsonObject) -> list[str]:
+    """When a target was reached, and whether training was leaky on purpose."""
+    lines = []
+    target = result.get("convergence", {}).get("target")
     if target is not None:
-        reached = r["convergence"]["rounds_to_target"]
-        metric = r["convergence"]["metric"]
+        reached = result["convergence"]["rounds_to_target"]
+        metric = result["convergence"]["metric"]
         if reached:
-            steps = steps_text(f"{reached:,}", step_name(r))
+            steps = steps_text(f"{reached:,}", step_name(result))
             lines.append(f"{metric} first reached {target:g} after {steps}.")
         else:
             lines.append(f"{metric} never reached {target:g}.")
-    if r["as_published"]:
+    if result["as_published"]:
         lines.append(
             "Leaky on purpose: training negatives excluded the held-out items (as_published)."
         )

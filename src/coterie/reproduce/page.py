@@ -33,7 +33,6 @@ def page(report: JsonObject, prose: str = "", command: str = "") -> str:
     return document(
         f"{report['paper']}: {report['title']}",
         [
-            script(),
             _opening(report, conclusion),
             _navigation(report, bool(details)),
             _claims(report),
@@ -41,6 +40,7 @@ def page(report: JsonObject, prose: str = "", command: str = "") -> str:
             *(_section(item, report, numbers) for item in items),
             f"<section id=notes>{rendered(details)}</section>" if details else "",
         ],
+        script(),
     )
 
 

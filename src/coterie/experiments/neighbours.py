@@ -1,0 +1,60 @@
+"""Centralised runs whose folders stand beside that of a run, for its report."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from math import isfinite
+from pathlib import Path
+
+from coterie.errors import RunError
+from coterie.experiments import run_folder
+from coterie.report.groups import are_comparable
+from coterie.report.references import RunBeside
+from coterie.types import JsonObject
+
+MOST_FOLDERS = 1_000
+"""Folders that are looked into, in the order of their names: a report must not take seconds."""
+
+
+def centralised_beside(folder: Path, result: JsonObject) -> list[RunBeside]:
+    """Finished centralised runs in the same parent folder, on the same data and protocol."""
+    own = folder.resolve()
+    found = []
+    for path in islice(_folders(own.parent), MOST_FOLDERS):
+        other = None if path == own else _read(path)
+        if other is not None and not other.get("bytes_down", 0) and are_comparable(result, other):
+            found.append(RunBeside(path.name, other))
+    return found
+
+
+def _folders(parent: Path) -> Iterator[Path]:
+    """The folders of finished runs, in the order of their names."""
+    try:
+        paths = sorted(parent.iterdir())
+    except OSError:
+        # A folder that may be entered and not listed has no neighbours to show.
+        return
+    for path in paths:
+        if (path / "result.json").is_file():
+            yield path
+
+
+def _read(folder: Path) -> JsonObject | None:
+    """The result with the metrics that are numbers; None where it cannot be read.
+
+    Anything may stand beside a run: a broken neighbour is no reason to have no report.
+    """
+    try:
+        result = run_folder.read_result(folder)
+    except RunError:
+        return None
+    return result | {kind: _numbers(result[kind]) for kind in ("metrics", "full")}
+
+
+def _numbers(values: JsonObject) -> dict[str, float]:
+    return {
+        name: float(value)
+        for name, value in values.items()
+        if isinstance(value, int | float) and isfinite(value)
+    }

@@ -69,10 +69,9 @@ def test_the_conclusion_has_the_differences_from_the_baselines(fedavg: Run) -> N
     metrics = fedavg.metrics | {"HR@10": 0.6}
     run = with_result(fedavg, metrics=metrics, popular={"HR@10": 0.4}, below_popular=[])
     text = Page(run_page(run, (), [neighbour(run, "als", 0.75)])).text
-    assert "HR@10 is 0.2000 better than popular" in text
-    assert "(0.4000), 150% of it." in text
-    assert "HR@10 is 0.1500 worse than als, the best centralised run in the same folder" in text
-    assert "(als-1) (0.7500), 80% of it." in text
+    assert "HR@10 is 0.2000 better than that of popular (0.4000): 150% of it." in text
+    assert "HR@10 is 0.1500 worse than that of als (0.7500): 80% of it." in text
+    assert "als: the best centralised run in the same folder (als-1)." in text
 
 
 def test_of_errors_the_lower_one_is_better(fedavg: Run) -> None:
@@ -85,7 +84,7 @@ def test_of_errors_the_lower_one_is_better(fedavg: Run) -> None:
         "convergence": {},
     }
     text = Page(run_page(with_result(fedavg, **changes))).text
-    assert "RMSE is 0.2000 better than popular" in text
+    assert "RMSE is 0.2000 better than that of popular (1.1000)" in text
 
 
 def test_the_best_centralised_run_is_taken_and_trivial_ones_are_not(fedavg: Run) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from html import escape
 
-from coterie.report.dots import DotPanel, DotRow, dot_plot
+from coterie.report.bars import Bar, BarGroup, bar_plot
 from coterie.report.parts import captioned, html_table
-from coterie.report.references import Baselines
+from coterie.report.references import Baselines, run_and_baselines
 from coterie.report.table import metric_rows, shown
 from coterie.types import JsonObject
 
@@ -60,16 +60,19 @@ def _sentences(result: JsonObject) -> str:
 
 
 def _picture(result: JsonObject, known: Baselines) -> str:
-    """The share of the catalogue that lists cover; "" without a baseline to compare with."""
+    """The share of the catalogue that lists cover; "" if it was not measured."""
     covered = _first(result["full"], "IC")
-    others = {one.label: one.full for one in known.known if covered in one.full}
-    if not covered or not others or not result["items"]:
+    items = result["items"]
+    if not covered or not items:
         return ""
-    values = {result["algorithm"]: result["full"]} | others
-    rows = tuple(
-        DotRow(label=label, ours=full[covered] / result["items"]) for label, full in values.items()
-    )
+    bars = [
+        Bar(
+            one.label, one.values[covered] / items, f"{one.values[covered] / items:.1%}", one.colour
+        )
+        for one in run_and_baselines(result["algorithm"], result["full"], known, "full")
+        if covered in one.values
+    ]
     title = "Share of the catalogue in lists"
-    drawn = dot_plot([DotPanel(title="", rows=rows)], title, title, "value")
+    drawn = bar_plot([BarGroup(title, bars)], title)
     k = covered.partition("@")[2]
     return captioned(drawn, f"Distinct items in all lists of {k}, over items in the catalogue.")

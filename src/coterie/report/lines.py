@@ -102,13 +102,18 @@ def _grid(across: Axis, up: Axis, name: str) -> list[str]:
         x = across.at(value)
         parts.append(line((x, TOP), (x, TOP + HEIGHT), stroke=FAINT))
         below = TOP + HEIGHT + 13
-        parts.append(text(x, below, _tick(value), size=10, fill=MUTED, anchor="middle"))
+        # The label of a tick at the right edge must not leave the picture.
+        half = text_width(_tick(value), 10) / 2
+        at = min(x, across.right + RIGHT - half)
+        parts.append(text(at, below, _tick(value), size=10, fill=MUTED, anchor="middle"))
     middle = (across.left + across.right + RIGHT) / 2
     foot = TOP + HEIGHT + 27
     return [*parts, text(middle, foot, name, size=10, fill=MUTED, anchor="middle")]
 
 
 def _tick(value: float) -> str:
+    if 10_000 <= abs(value) < 1_000_000:
+        return f"{value:,.0f}".replace("-", "−")
     return f"{round(value, 10):g}".replace("-", "−")
 
 

@@ -38,6 +38,11 @@ def explained(metric: str) -> str:
     return WORDS.get(name, "").format(k=cutoff)
 
 
+def is_error(metric: str) -> bool:
+    """Whether it is an error of ratings, of which the lower value is better."""
+    return metric.partition("@")[0] in LOWER
+
+
 def best_of(metric: str, values: Sequence[float | None]) -> set[int]:
     """The places of the best value; none if all are equal or the metric has no better and worse."""
     name = metric.partition("@")[0]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Literal, NamedTuple
 
+from coterie.report.dots import CENTRAL, OURS, POPULAR
 from coterie.report.metric_words import best_of
 from coterie.types import JsonObject
 
@@ -105,3 +106,24 @@ def _central(neighbours: Sequence[RunBeside], metric: str) -> Baseline | None:
         found.result["metrics"],
         found.result["full"],
     )
+
+
+class Coloured(NamedTuple):
+    """A run or a baseline as pictures show it, with its values."""
+
+    label: str
+    values: Mapping[str, float]
+    colour: str
+
+
+def run_and_baselines(
+    label: str, values: Mapping[str, float], known: Baselines, kind: Literal["metrics", "full"]
+) -> list[Coloured]:
+    """The run first, then its baselines, each in the colour it has on the whole page."""
+    found = [Coloured(label, values, OURS)]
+    for one, colour in ((known.popular, POPULAR), (known.central, CENTRAL)):
+        if one is not None:
+            found.append(
+                Coloured(one.label, one.metrics if kind == "metrics" else one.full, colour)
+            )
+    return found

@@ -8,7 +8,6 @@ from coterie.report.charts import static_chart
 from coterie.report.parts import html_table
 from coterie.report.sizes import size_text
 from coterie.report.steps import step_name
-from coterie.report.table import costs
 from coterie.report.users import over_users
 from coterie.types import JsonObject
 
@@ -20,10 +19,7 @@ def costs_section(result: JsonObject) -> str:
     """Costs of the whole run, of a client and of a message; "" for a centralised run."""
     if "updates" not in result:
         return ""
-    tables = (
-        f"<div><h3>Bytes</h3>{_bytes(result)}<h3>Messages</h3>{_messages(result)}"
-        f"<p class=about>{escape(costs(result))}</p></div>"
-    )
+    tables = f"<div><h3>Bytes</h3>{_bytes(result)}<h3>Messages</h3>{_messages(result)}</div>"
     return f"<div class=figures>{tables}{_selections(result)}</div>"
 
 

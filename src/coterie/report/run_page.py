@@ -8,12 +8,11 @@ from html import escape
 
 from coterie.report.charts import static_chart
 from coterie.report.coverage import coverage_section
-from coterie.report.dots import CENTRAL, POPULAR
 from coterie.report.figure import panels
 from coterie.report.figures import Figure, Series
 from coterie.report.lines import line_plot
 from coterie.report.parts import document, folded, html_table, label, list_of, section
-from coterie.report.references import Baselines, RunBeside, baselines
+from coterie.report.references import Baselines, RunBeside, baselines, run_and_baselines
 from coterie.report.run_costs import costs_section
 from coterie.report.run_protection import budget_section, defence_section, server_section
 from coterie.report.run_summary import cards, conclusion, pictures
@@ -47,7 +46,7 @@ LINKS = {
     "server": "What the server saw",
     "defence": "Defence",
     "budget": "Privacy budget",
-    "samples": "Sample recommendations",
+    "samples": "Samples",
     "conditions": "Data and settings",
     "repeat": "Repeat",
 }
@@ -106,6 +105,7 @@ def _badges(result: JsonObject) -> str:
     steps = steps_text(f"{result['rounds']:,}", step_name(result))
     texts = [kind, f"seed {result['seed']}", f"{steps} in {result['seconds']:,.2f} s"]
     badges = [label(text, "open") for text in texts]
+    badges += _protection(result)
     if result.get("below_popular"):
         badges.append(label(f"{', '.join(result['below_popular'])} below popular", "not"))
     if result["as_published"]:
@@ -113,6 +113,18 @@ def _badges(result: JsonObject) -> str:
     if result.get("privacy", {}).get("stopped"):
         badges.append(label("privacy budget spent", "part"))
     return f"<p class=badges>{''.join(badges)}</p>"
+
+
+def _protection(result: JsonObject) -> list[str]:
+    """How updates travelled, and the privacy budget, where the result has them."""
+    badges = []
+    if "in_the_clear" in result:
+        badges.append(label("secure aggregation", "holds"))
+    elif "server_receives" in result:
+        badges.append(label("updates in the clear", "part"))
+    if "privacy" in result:
+        badges.append(label(f"epsilon {result['privacy']['epsilon']:g}", "holds"))
+    return badges
 
 
 def _accuracy(run: Reported, known: Baselines) -> str:
@@ -162,10 +174,11 @@ def _with_levels(figure: Figure, run: Reported, known: Baselines) -> Figure:
     """The figure with the levels of the baselines, if they were measured on the same part."""
     if run.result.get("convergence", {}).get("part") != "test":
         return figure
+    _, *others = run_and_baselines("", {}, known, "metrics")
     levels = [
-        Series(one.label, [one.metrics[figure.key]], {}, level=True, colour=colour)
-        for one, colour in ((known.popular, POPULAR), (known.central, CENTRAL))
-        if one is not None and figure.key in one.metrics
+        Series(one.label, [one.values[figure.key]], {}, level=True, colour=one.colour)
+        for one in others
+        if figure.key in one.values
     ]
     if not levels:
         return figure
@@ -201,11 +214,11 @@ def _users(run: Reported) -> str:
 
 
 def _spread_lines(result: JsonObject) -> list[str]:
-    """Quartiles of every headline metric that the result has quantiles of."""
+    """Quartiles of every headline metric; hits on one item are 0 or 1 and have none to tell."""
     places = {share: QUANTILES.index(share) for share in (25, 50, 75)}
     return [
         f"{name}: a quarter of the users have at most {shown(name, values[places[25]])}, half "
         f"{shown(name, values[places[50]])}, three quarters {shown(name, values[places[75]])}."
         for name, values in result.get("quantiles", {}).items()
-        if len(values) == len(QUANTILES)
+        if len(values) == len(QUANTILES) and len(set(values)) > 2
     ]

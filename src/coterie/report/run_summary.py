@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from html import escape
 
-from coterie.report.dots import DotPanel, DotRow, dot_plot
-from coterie.report.metric_words import LOWER, explained
+from coterie.report.bars import Bar, BarGroup, bar_plot
+from coterie.report.metric_words import explained, is_error
 from coterie.report.parts import captioned, list_of
-from coterie.report.references import Baseline, Baselines
+from coterie.report.references import Baseline, Baselines, run_and_baselines
 from coterie.report.sizes import size_text
 from coterie.report.steps import is_federated
 from coterie.report.table import shown, worse_than_popular
@@ -76,11 +76,13 @@ def _difference(result: JsonObject, other: Baseline, metric: str) -> list[str]:
         return []
     own = result["metrics"][metric]
     theirs = other.metrics[metric]
-    change = theirs - own if metric.partition("@")[0] in LOWER else own - theirs
+    change = theirs - own if is_error(metric) else own - theirs
     word = "better" if change >= 0 else "worse"
-    size = f"{shown(metric, abs(change))} {word} than"
-    ratio = f", {own / theirs:.0%} of it" if theirs else ""
-    return [f"{metric} is {size} {other.label}, {other.about} ({shown(metric, theirs)}){ratio}."]
+    ratio = f": {own / theirs:.0%} of it" if theirs else ""
+    return [
+        f"{metric} is {shown(metric, abs(change))} {word} than that of {other.label} "
+        f"({shown(metric, theirs)}){ratio}."
+    ]
 
 
 def _costs(result: JsonObject) -> list[str]:
@@ -95,27 +97,22 @@ def _costs(result: JsonObject) -> list[str]:
 
 
 def pictures(result: JsonObject, known: Baselines) -> str:
-    """The run and its baselines, a picture for each of the first headline metrics."""
-    drawn = [_picture(result, known, name) for name in shown_metrics(result)]
-    return captioned("".join(drawn), _caption(result, known), "overview")
+    """The run and its baselines as bars, for each of the first headline metrics."""
+    groups = [_bars(result, known, name) for name in shown_metrics(result)]
+    if not groups:
+        return ""
+    drawn = bar_plot(groups, "The run and its baselines")
+    return captioned(drawn, _caption(result, known), "overview")
 
 
-def _picture(result: JsonObject, known: Baselines, metric: str) -> str:
-    rows = [DotRow(label=result["algorithm"], ours=result["metrics"][metric])]
-    rows += [
-        DotRow(label=one.label, ours=one.metrics[metric])
-        for one in known.known
-        if metric in one.metrics
+def _bars(result: JsonObject, known: Baselines, metric: str) -> BarGroup:
+    values = run_and_baselines(result["algorithm"], result["metrics"], known, "metrics")
+    bars = [
+        Bar(one.label, one.values[metric], shown(metric, one.values[metric]), one.colour)
+        for one in values
+        if metric in one.values
     ]
-    central = known.central
-    popular = known.popular
-    panel = DotPanel(
-        title="",
-        rows=tuple(rows),
-        central=central.metrics.get(metric) if central else None,
-        popular=popular.metrics.get(metric) if popular else None,
-    )
-    return dot_plot([panel], metric, f"{metric} of the run and its baselines", "value")
+    return BarGroup(f"{metric}, lower is better" if is_error(metric) else metric, bars)
 
 
 def _caption(result: JsonObject, known: Baselines) -> str:

@@ -49,7 +49,7 @@ th { font-weight: 600; color: var(--muted) } th:first-child, td:first-child { te
 body { max-width: 74rem; margin: 1.4rem auto }
 h1 { font-size: 1.5rem; line-height: 1.25; margin: 0 0 .2rem }
 h2 { font-size: 1.25rem; margin-top: 2rem; border-top: 2px solid var(--ink); padding-top: .5rem }
-h3 { font-size: 1rem; margin: 1.6rem 0 .3rem }
+h3 { font-size: 1rem; margin: 1.6rem 0 .3rem } .figures h3:first-child { margin-top: 0 }
 .opening { display: grid; grid-template-columns: minmax(0, 1fr) minmax(0, 1fr); gap: 2rem }
 .opening p, .opening ul { margin: .5rem 0 } .opening ul { padding-left: 1.1rem }
 .opening li { margin-bottom: .35rem }
@@ -89,6 +89,7 @@ dl.methods dt { font-weight: 600 } dl.methods dd { margin: 0 } dl.methods p { ma
 .figures {
   display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 30rem), 1fr)); gap: 1rem }
 .figures > * { min-width: 0 }
+.figures figure svg { width: 100% }
 .figures > p { grid-column: 1 / -1; margin: 0 }
 .metrics td:nth-child(2), .metrics th:nth-child(2) {
   text-align: left; white-space: normal; color: var(--muted); font-size: .9rem }

@@ -81,6 +81,14 @@ def square(x: float, y: float, half: float, fill: str) -> str:
     )
 
 
+def bar(x: float, y: float, width: float, height: float, fill: str) -> str:
+    """A bar from its left upper corner; one of no width is still seen."""
+    return (
+        f'<rect x="{x:.1f}" y="{y:.1f}" width="{max(width, 1):.1f}" height="{height:g}" rx="2" '
+        f'fill="{fill}"/>'
+    )
+
+
 def diamond(x: float, y: float, half: float, stroke: str) -> str:
     points = f"{x - half:.1f},{y:.1f} {x:.1f},{y - half:.1f} {x + half:.1f},{y:.1f} "
     points += f"{x:.1f},{y + half:.1f}"

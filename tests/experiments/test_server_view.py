@@ -30,7 +30,7 @@ def test_columns_in_the_clear() -> None:
     assert view("fedfast", embedding_size=8, popularity_prior=0) == [
         ("users, samples, user_rows (3 wide)", "each client", BEFORE, CLEAR),
         (
-            "users, samples, items, item_rows (8 wide), user_rows (8 wide), dense (8 wide)",
+            "users, samples, items, item_rows (8 wide), user_rows (8 wide), dense (9 wide)",
             "each client",
             EVERY,
             CLEAR,

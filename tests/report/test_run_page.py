@@ -50,8 +50,8 @@ def private() -> Run:
     return coterie.run("fedease", epsilon=8.0, **SMALL)
 
 
-def with_result(run: Run, **changes: Any) -> Run:
-    return replace(run, result=run.result | changes)
+def with_result(of: Run, **changes: Any) -> Run:
+    return replace(of, result=of.result | changes)
 
 
 def neighbour(run: Run, algorithm: str, value: float, folder: str = "") -> RunBeside:
@@ -164,7 +164,7 @@ def test_selections_have_their_quantiles(fedavg: Run) -> None:
 
 
 def test_coverage_is_a_share_of_the_catalogue(fedavg: Run) -> None:
-    run = with_result(fedavg, items=200, full={"HR@10": 0.1, "IC@10": 50.0, "Pop@10": 0.125})
+    run = with_result(fedavg, items=200, full=fedavg.full | {"IC@10": 50.0, "Pop@10": 0.125})
     text = Page(run_page(run)).text
     assert "have 50 distinct items, 25.0% of the catalogue." in text
     assert "12.5% of the users have a recommended item" in text

@@ -11,6 +11,7 @@ from coterie.errors import RunError
 from coterie.experiments import run_folder
 from coterie.report.groups import are_comparable
 from coterie.report.references import RunBeside
+from coterie.report.users import QUANTILES
 from coterie.types import JsonObject
 
 MOST_FOLDERS = 1_000
@@ -41,7 +42,7 @@ def _folders(parent: Path) -> Iterator[Path]:
 
 
 def _read(folder: Path) -> JsonObject | None:
-    """The result with the metrics that are numbers; None where it cannot be read.
+    """The result with those of its figures that are numbers; None where it cannot be read.
 
     Anything may stand beside a run: a broken neighbour is no reason to have no report.
     """
@@ -49,12 +50,28 @@ def _read(folder: Path) -> JsonObject | None:
         result = run_folder.read_result(folder)
     except RunError:
         return None
-    return result | {kind: _numbers(result[kind]) for kind in ("metrics", "full")}
+    spreads = result.get("quantiles")
+    return (
+        result
+        | {kind: _numbers(result[kind]) for kind in ("metrics", "full")}
+        | {"quantiles": _spreads(spreads) if isinstance(spreads, dict) else {}}
+    )
 
 
 def _numbers(values: JsonObject) -> dict[str, float]:
+    return {name: float(value) for name, value in values.items() if _is_number(value)}
+
+
+def _spreads(values: JsonObject) -> dict[str, list[float]]:
+    """The quantiles of metrics over users, where they are numbers."""
     return {
-        name: float(value)
-        for name, value in values.items()
-        if isinstance(value, int | float) and isfinite(value)
+        name: [float(value) for value in spread]
+        for name, spread in values.items()
+        if isinstance(spread, list)
+        and len(spread) == len(QUANTILES)
+        and all(map(_is_number, spread))
     }
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and isfinite(value)

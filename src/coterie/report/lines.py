@@ -16,6 +16,7 @@ from coterie.report.svg import (
     picture,
     polygon,
     polyline,
+    shortened,
     square,
     text,
     text_width,
@@ -270,11 +271,12 @@ def _legend(figure: Figure, axis: str, top: float, width: float) -> list[str]:
     for number, (x, row) in enumerate(_legend_places(figure, width)):
         series = figure.series[number]
         y = top + LEGEND_ROW * (row + 0.5)
+        name = shortened(series.name, (width - x - 21) / 1.1, SIZE)
         if not series.line and not is_level_over(series, axis):
             parts.append(_point(number, x + 8, y, figure.colour(number)))
-            parts.append(text(x + 21, y + 4, series.name, size=SIZE, fill=MUTED))
+            parts.append(text(x + 21, y + 4, name, size=SIZE, fill=MUTED))
             continue
         dash = DASH if is_level_over(series, axis) else _dash(figure, number)
         parts.append(line((x, y), (x + 16, y), stroke=figure.colour(number), width=1.8, dash=dash))
-        parts.append(text(x + 21, y + 4, series.name, size=SIZE, fill=MUTED))
+        parts.append(text(x + 21, y + 4, name, size=SIZE, fill=MUTED))
     return parts

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from html import escape
 from itertools import count
 
-from coterie.report.charts import charts, scripts
+from coterie.report.charts import charts, scripts, static_chart
 from coterie.report.figure import panels
 from coterie.report.groups import RunGroup, grouped, warning
 from coterie.report.metric_words import best_of
@@ -20,10 +20,10 @@ from coterie.report.sections import (
     commands,
     conditions,
     followed,
-    users_figure,
 )
 from coterie.report.steps import is_federated
 from coterie.report.table import Reported, all_notes, labels, table
+from coterie.report.users import over_users, telling_metric
 
 NO_TEST = "Single runs are no test: coterie compare tests differences over users."
 
@@ -99,5 +99,15 @@ def _dots(runs: Sequence[Reported]) -> str:
 
 def _figures(runs: Sequence[Reported], numbers: Iterator[int]) -> str:
     """Curves and the spread over users."""
-    drawn = charts(panels(runs), numbers, users_figure(runs))
+    drawn = charts(panels(runs), numbers, _users(runs))
     return f"<h3>Convergence and users</h3>{drawn}" if drawn else ""
+
+
+def _users(runs: Sequence[Reported]) -> str:
+    """The spread of a headline metric over users; "" if the results do not have it."""
+    spreads = [run.result.get("quantiles", {}) for run in runs]
+    metric = telling_metric(runs[0].result["headline"], spreads)
+    if not metric:
+        return ""
+    rows = {name: one[metric] for name, one in zip(labels(runs), spreads, strict=True)}
+    return static_chart(over_users("users", f"{metric} over users", metric, rows))

@@ -42,6 +42,7 @@ class RunBeside(NamedTuple):
     folder: str
     """Its name, without its parents."""
     result: JsonObject
+    """Its `metrics`, `full` and `quantiles` hold numbers; they are empty where it has none."""
 
 
 class Baseline(NamedTuple):
@@ -56,6 +57,8 @@ class Baseline(NamedTuple):
     """Under the protocol."""
     full: dict[str, float]
     """Under full ranking; empty where it is not known."""
+    quantiles: dict[str, list[float]]
+    """Of metrics over users; empty where they are not known."""
 
 
 class Baselines(NamedTuple):
@@ -71,7 +74,7 @@ class Baselines(NamedTuple):
 
 def baselines(result: JsonObject, neighbours: Sequence[RunBeside], metric: str) -> Baselines:
     """The ranking by popularity, and the best centralised run beside the run by a metric."""
-    return Baselines(_popular(result, neighbours), _central(neighbours, metric))
+    return Baselines(_popular(result, neighbours), _central(result, neighbours, metric))
 
 
 def _popular(result: JsonObject, neighbours: Sequence[RunBeside]) -> Baseline | None:
@@ -84,10 +87,10 @@ def _popular(result: JsonObject, neighbours: Sequence[RunBeside]) -> Baseline | 
         return None
     full = beside[0]["full"] if beside else {}
     about = "the most popular items, the same for all users"
-    return Baseline("popular", "popular", about, metrics, full)
+    return Baseline("popular", "popular", about, metrics, full, {})
 
 
-def _central(neighbours: Sequence[RunBeside], metric: str) -> Baseline | None:
+def _central(result: JsonObject, neighbours: Sequence[RunBeside], metric: str) -> Baseline | None:
     able = [one for one in neighbours if metric in one.result["metrics"]]
     best = best_centralised(
         [
@@ -99,12 +102,15 @@ def _central(neighbours: Sequence[RunBeside], metric: str) -> Baseline | None:
     if best is None:
         return None
     found = next(one for one in able if one.folder == best.label)
+    # Two runs of one algorithm are told apart by their folders.
+    label = found.folder if best.algorithm == result["algorithm"] else best.algorithm
     return Baseline(
-        best.algorithm,
-        f"{best.algorithm}, centralised",
+        label,
+        f"{label}, centralised",
         f"the best centralised run in the same folder ({found.folder})",
         found.result["metrics"],
         found.result["full"],
+        found.result["quantiles"],
     )
 
 

@@ -8,6 +8,7 @@ from html import escape
 
 from coterie.report.charts import static_chart
 from coterie.report.coverage import coverage_section
+from coterie.report.dots import CENTRAL, OURS
 from coterie.report.figure import panels
 from coterie.report.figures import Figure, Series
 from coterie.report.lines import line_plot
@@ -23,7 +24,6 @@ from coterie.report.sections import (
     commands,
     conditions,
     followed,
-    users_figure,
 )
 from coterie.report.steps import is_federated, step_name, steps_text
 from coterie.report.table import (
@@ -34,7 +34,7 @@ from coterie.report.table import (
     shown,
     training_notes,
 )
-from coterie.report.users import QUANTILES
+from coterie.report.users import QUANTILES, over_users, telling_metric
 from coterie.types import JsonObject
 
 LINKS = {
@@ -67,7 +67,7 @@ def run_page(
         "accuracy": _accuracy(run, known),
         "convergence": _convergence(run, known),
         "costs": costs_section(result),
-        "users": _users(run),
+        "users": _users(result, known),
         "coverage": coverage_section(result, known) + category_bias([run]),
         "server": server_section(result),
         "defence": defence_section(result),
@@ -205,20 +205,38 @@ def _curve_table(run: Reported) -> str:
     return html_table(header, rows)
 
 
-def _users(run: Reported) -> str:
+def _users(result: JsonObject, known: Baselines) -> str:
     """How a headline metric is spread over users, as a figure and in words."""
-    drawn = users_figure([run])
-    lines = _spread_lines(run.result)
+    drawn = _users_figure(result, known)
+    lines = _spread_lines(result)
     words = f"<div>{list_of(lines)}</div>" if lines else ""
     return f"<div class=figures>{drawn}{words}</div>" if drawn or words else ""
+
+
+def _users_figure(result: JsonObject, known: Baselines) -> str:
+    """The users of the run, and those of the best centralised run beside it."""
+    spreads = result.get("quantiles", {})
+    metric = telling_metric(result["headline"], [spreads])
+    if not metric:
+        return ""
+    rows = {result["algorithm"]: spreads[metric]}
+    if known.central is not None and metric in known.central.quantiles:
+        rows[known.central.label] = known.central.quantiles[metric]
+    figure = over_users("users", f"{metric} over users", metric, rows)
+    series = [
+        replace(one, colour=colour)
+        for one, colour in zip(figure.series, (OURS, CENTRAL), strict=False)
+    ]
+    return static_chart(replace(figure, series=series))
 
 
 def _spread_lines(result: JsonObject) -> list[str]:
     """Quartiles of every headline metric; hits on one item are 0 or 1 and have none to tell."""
     places = {share: QUANTILES.index(share) for share in (25, 50, 75)}
     return [
-        f"{name}: a quarter of the users have at most {shown(name, values[places[25]])}, half "
-        f"{shown(name, values[places[50]])}, three quarters {shown(name, values[places[75]])}."
+        f"{name}: a quarter of the users have at most {shown(name, values[places[25]])}, half at "
+        f"most {shown(name, values[places[50]])}, three quarters at most "
+        f"{shown(name, values[places[75]])}."
         for name, values in result.get("quantiles", {}).items()
         if len(values) == len(QUANTILES) and len(set(values)) > 2
     ]

@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
-from coterie.report.charts import static_chart
 from coterie.report.conditions import READING, facts, reading_lines
 from coterie.report.parts import facts_list, folded, html_table, list_of
 from coterie.report.table import Reported, labels, metric_columns, metric_rows, settings_lines
-from coterie.report.users import over_users, telling_metric
 from coterie.types import JsonObject
 
 
@@ -17,16 +15,6 @@ def followed(result: JsonObject) -> str:
     """The metric of the first figure: the one that training follows."""
     metric = result.get("convergence", {}).get("metric")
     return str(metric) if metric in result["metrics"] else str(result["headline"][0])
-
-
-def users_figure(runs: Sequence[Reported]) -> str:
-    """The spread of a headline metric over users; "" if the results do not have it."""
-    spreads = [run.result.get("quantiles", {}) for run in runs]
-    metric = telling_metric(runs[0].result["headline"], spreads)
-    if not metric:
-        return ""
-    rows = {name: one[metric] for name, one in zip(labels(runs), spreads, strict=True)}
-    return static_chart(over_users("users", f"{metric} over users", metric, rows))
 
 
 def all_metrics(runs: Sequence[Reported]) -> str:

@@ -132,7 +132,7 @@ code, pre { overflow-wrap: anywhere } pre { white-space: pre-wrap }
 @media print {
   nav { display: none } details::details-content { content-visibility: visible; display: block }
   .claim, figure, .figure, tr, .headline { break-inside: avoid } body { max-width: none }
-  h2, h3 { break-after: avoid } }
+  h2, h3 { break-after: avoid } body { font-size: 12px } }
 """
 
 

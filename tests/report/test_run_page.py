@@ -47,6 +47,7 @@ def fedavg() -> Run:
 
 @pytest.fixture(scope="module")
 def private() -> Run:
+    pytest.importorskip("dp_accounting")
     return coterie.run("fedease", epsilon=8.0, **SMALL)
 
 
@@ -171,7 +172,7 @@ def test_coverage_is_a_share_of_the_catalogue(fedavg: Run) -> None:
 
 
 def test_the_defence_is_named(fedavg: Run) -> None:
-    assert "None: the server aggregates every valid update as it is." in run_page(fedavg)
+    assert "None: the server aggregates updates as they are." in run_page(fedavg)
     settings = fedavg.result["settings"] | {"robust": "trimmed"}
     assert "robust=trimmed: bounds, and extremes" in run_page(
         with_result(fedavg, settings=settings)
@@ -179,11 +180,28 @@ def test_the_defence_is_named(fedavg: Run) -> None:
 
 
 def test_a_privacy_budget_has_its_own_section(private: Run, fedavg: Run) -> None:
-    rows = Page(run_page(private)).rows
-    assert ["epsilon, the budget", "8"] in rows
-    (spent,) = [row for row in rows if row[0] == "epsilon spent"]
-    assert spent[1].endswith("(100% of the budget)")
+    half = private.result["privacy"] | {"epsilon_spent": 4.0}
+    text = run_page(with_result(private, privacy=half))
+    assert "<dt>Budget</dt><dd><p>epsilon 8, delta " in text
+    assert "<dt>Spent</dt><dd><p>epsilon 4 (50% of the budget)</p></dd>" in text
     assert "<section id=budget>" not in run_page(fedavg)
+
+
+def test_noise_of_the_seed_is_not_shown_as_protection(private: Run) -> None:
+    assert private.result["privacy"]["noise_source"] == "seeded"
+    assert '<span class="badge part">epsilon 8, simulated</span>' in run_page(private)
+    real = private.result["privacy"] | {"noise_source": "system"}
+    shown = run_page(with_result(private, privacy=real))
+    assert '<span class="badge holds">epsilon 8</span>' in shown
+
+
+def test_secure_aggregation_that_exposes_something_is_not_green(fedavg: Run) -> None:
+    hidden = {key: value for key, value in fedavg.result.items() if key != "server_receives"}
+    hidden |= {"in_the_clear": [], "in_sums": []}
+    green = '<span class="badge holds">secure aggregation</span>'
+    assert green in run_page(replace(fedavg, result=hidden))
+    for exposed in ({"in_the_clear": ["a row"]}, {"in_sums": ["histories"]}):
+        assert green not in run_page(replace(fedavg, result=hidden | exposed))
 
 
 # ---- hostile and old results
@@ -217,7 +235,8 @@ def hostile(run: Run) -> str:
             "mechanism": EVIL,
             "stopped": EVIL,
             "epsilon_spent": 1.0,
-            "text": EVIL,
+            "randomness": EVIL,
+            "not_covered": [EVIL],
         },
     )
     samples = [SampleList(EVIL, [EVIL, EVIL])]

@@ -24,6 +24,7 @@ from coterie.types import JsonObject, Sizes
 CLEAR = "nothing: it is sent in the clear"
 BEFORE = "once, before the first round"
 EVERY = "in every round that selects it"
+IN_ROUNDS = "in every round"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,18 +71,20 @@ def _of_exchange(
     exchange: AnyExchange, world: AnyWorld, sizes: Sizes, when: str
 ) -> Iterator[Received]:
     """One row in the clear; under secure aggregation, sums and what is still visible."""
-    columns = ", ".join(_columns(sizes))
     server = f" ({exchange.role} server)" if exchange.role else ""
-    summed = world.settings.secure_aggregation != "none" and exchange.secure_sum is not None
+    is_summed = world.settings.secure_aggregation != "none" and exchange.secure_sum is not None
     whose = f"each client{server}"
-    if not summed:
-        yield Received(columns=f"users, {columns}", whose=whose, when=when, protection=CLEAR)
+    if not is_summed:
+        columns = ", ".join(["users", *_columns(sizes)])
+        yield Received(columns=columns, whose=whose, when=when, protection=CLEAR)
         return
+    # A client's own row enters no sum: the exchange declares it as visible.
+    summed_columns = ", ".join(_columns(sizes._replace(user_width=0)))
     most = world.settings.largest_group
     yield Received(
-        columns=columns,
-        whose=f"sums over up to {most} clients{server}",
-        when=when,
+        columns=f"sums made from {summed_columns}",
+        whose=f"groups of up to {most} clients{server}",
+        when=when if when == BEFORE else IN_ROUNDS,
         protection=f"secure aggregation ({world.settings.secure_aggregation}){_noise(world)}",
     )
     if exchange.visible and not exchange.hides_visible(world):
@@ -108,8 +111,8 @@ def _counts(world: AnyWorld) -> Received:
     """Popularity is counted under secure aggregation, whatever the run is."""
     protected = world.settings.protected()
     return Received(
-        columns="counts of items",
-        whose=f"sums over up to {protected.largest_group} clients",
+        columns="sums made from items",
+        whose=f"groups of up to {protected.largest_group} clients",
         when=BEFORE,
         protection=f"secure aggregation ({protected.secure_aggregation})",
     )

@@ -65,14 +65,15 @@ def _seconds(result: JsonObject) -> str:
     text = f"{result['seconds']:,.2f} s"
     if not result["rounds"]:
         return text
-    each = 1000 * result["seconds"] / result["rounds"]
-    return f"{text}, {each:,.1f} ms a {step_name(result).removesuffix('s')}"
+    each = result["seconds"] / result["rounds"]
+    shown = f"{each:,.2f} s" if each >= 1 else f"{1000 * each:,.1f} ms"
+    return f"{text}, {shown} a {step_name(result).removesuffix('s')}"
 
 
 def _selections(result: JsonObject) -> str:
-    """How often clients were selected; results of earlier versions do not have it."""
-    quantiles = result["selections"].get("quantiles")
-    if not quantiles:
+    """How often clients were selected, if that differs; earlier results do not have it."""
+    quantiles = result["selections"].get("quantiles", [])
+    if len(set(quantiles)) < 2:
         return ""
     rows = {result["algorithm"]: quantiles}
     return static_chart(

@@ -119,11 +119,18 @@ def _protection(result: JsonObject) -> list[str]:
     """How updates travelled, and the privacy budget, where the result has them."""
     badges = []
     if "in_the_clear" in result:
-        badges.append(label("secure aggregation", "holds"))
+        exposed = result["in_the_clear"] or result.get("in_sums")
+        badges.append(label("secure aggregation", "part" if exposed else "holds"))
     elif "server_receives" in result:
         badges.append(label("updates in the clear", "part"))
-    if "privacy" in result:
-        badges.append(label(f"epsilon {result['privacy']['epsilon']:g}", "holds"))
+    privacy = result.get("privacy")
+    if privacy:
+        # Whoever knows the seed can remove such noise.
+        seeded = privacy["noise_source"] == "seeded"
+        text = f"epsilon {privacy['epsilon']:g}"
+        badges.append(
+            label(f"{text}, simulated" if seeded else text, "part" if seeded else "holds")
+        )
     return badges
 
 

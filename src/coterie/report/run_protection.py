@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from html import escape
 
-from coterie.report.parts import folded, html_table, list_of
+from coterie.report.conditions import Fact
+from coterie.report.parts import facts_list, html_table, list_of
 from coterie.report.table import protection_notes
 from coterie.types import JsonObject
 
 HEADER = ["columns", "whose", "when", "protected by"]
 DEFENCES = {
-    "none": "None: the server aggregates every valid update as it is.",
+    "none": "None: the server aggregates updates as they are.",
     "bounded": "robust=bounded: bounds on what a client sends, from all clients of the round.",
     "trimmed": "robust=trimmed: bounds, and extremes of each component are trimmed.",
-    "groups": "robust=groups: bounds, and extreme sums over groups of clients are left out.",
+    "groups": "robust=groups: extreme sums over groups of clients are left out.",
 }
 UNKNOWN_DEFENCE = "Not recorded by the version that made the run."
 
@@ -37,38 +38,44 @@ def defence_section(result: JsonObject) -> str:
         return ""
     chosen = result.get("settings", {}).get("robust")
     text = DEFENCES.get(str(chosen), UNKNOWN_DEFENCE)
+    notes = f"{_checks(result)} coterie attack measures what hostile clients reach "
+    notes += "(docs/poisoning.md)."
+    return f"<p><strong>{escape(text)}</strong></p><p>{escape(notes)}</p>"
+
+
+def _checks(result: JsonObject) -> str:
+    """What a server refuses whatever the defence is."""
+    if "in_the_clear" in result:
+        return "Secure aggregation hides single updates, so the server cannot check them."
     refused = sum(result["refused"].values())
-    checked = (
-        f"Every update is checked before: {refused:,} of {result['updates'] + refused:,} were "
-        "refused. coterie attack measures what hostile clients reach (docs/poisoning.md)."
+    return (
+        f"The server checks every update first: {refused:,} of {result['updates'] + refused:,} "
+        "were refused."
     )
-    return f"<p><strong>{escape(text)}</strong></p><p>{escape(checked)}</p>"
 
 
 def budget_section(result: JsonObject) -> str:
-    """The privacy budget, what is spent of it, and the whole statement; "" without one."""
+    """The privacy budget, what is spent of it, and what it protects; "" without one."""
     privacy = result.get("privacy")
     if not privacy:
         return ""
     entries = {
-        "epsilon, the budget": f"{privacy['epsilon']:g}",
+        "Budget": f"epsilon {privacy['epsilon']:g}, delta {privacy['delta']:.2g}",
         # Results of earlier versions do not say what was spent.
-        "epsilon spent": _spent(privacy),
-        "delta": f"{privacy['delta']:.2g}",
-        "noise": privacy["noise"],
-        "noise multiplier": f"{privacy['noise_multiplier']:.4g}",
-        "protects": privacy["unit"],
-        "against": privacy["adversary"],
-        "mechanism": privacy["mechanism"],
-        "ended early": privacy.get("stopped", ""),
+        "Spent": _spent(privacy),
+        "Ended early": privacy.get("stopped", ""),
+        "Protects": privacy["unit"],
+        "Against": privacy["adversary"],
+        "Noise": f"{privacy['mechanism']} (multiplier {privacy['noise_multiplier']:.4g})",
+        "Randomness": privacy["randomness"],
+        "Not covered": "; ".join(privacy["not_covered"]),
     }
-    rows = [[name, str(text)] for name, text in entries.items() if text]
-    whole = f"<p>{escape(privacy['text'])}</p>" if privacy.get("text") else ""
-    return html_table(["", ""], rows, kind="texts") + folded("The whole statement", whole)
+    facts = [Fact(name, [str(text)]) for name, text in entries.items() if text]
+    return facts_list(facts)
 
 
 def _spent(privacy: JsonObject) -> str:
     spent = privacy.get("epsilon_spent")
     if spent is None:
         return ""
-    return f"{spent:.4g} ({spent / privacy['epsilon']:.0%} of the budget)"
+    return f"epsilon {spent:.4g} ({spent / privacy['epsilon']:.0%} of the budget)"

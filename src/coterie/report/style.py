@@ -60,7 +60,7 @@ figcaption { color: var(--muted); font-size: .85rem; margin-top: .3rem }
 nav {
   position: sticky; top: 0; background: var(--paper); padding: .5rem 0; margin-top: 1.2rem;
   z-index: 2; border-bottom: 1px solid var(--line); display: flex; flex-wrap: wrap;
-  gap: .2rem 1rem; font-size: .9rem }
+  gap: .2rem .9rem; font-size: .87rem }
 section { scroll-margin-top: 3rem }
 a { color: var(--link); text-decoration: none } nav a:hover { text-decoration: underline }
 :focus-visible { outline: 2px solid var(--link); outline-offset: 2px }

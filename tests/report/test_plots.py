@@ -7,8 +7,11 @@ from xml.etree import ElementTree
 
 import pytest
 
+from coterie.report.bars import Bar, BarGroup, bar_plot
 from coterie.report.dots import DotPanel, DotRow, dot_plot
+from coterie.report.figures import Figure, Series
 from coterie.report.forest import Interval, forest
+from coterie.report.lines import line_plot
 from coterie.report.svg import Axis, round_step, shortened
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -86,3 +89,26 @@ def test_values_of_many_sizes_get_a_logarithmic_axis():
     drawn = ElementTree.fromstring(dot_plot([DotPanel(title="d", rows=rows)], "ms", "title"))
     _, a, b, c = [float(one.get("cx", "")) for one in drawn.iter(f"{SVG}circle")]
     assert b - a == pytest.approx(c - b, abs=0.3)
+
+
+def test_bars_are_proportional_to_their_values_in_each_group():
+    """A bar of half the value is half as long, whatever other groups have."""
+    first = BarGroup("HR", [Bar("a", 0.8, "0.8", "#111"), Bar("b", 0.4, "0.4", "#222")])
+    second = BarGroup("IC", [Bar("a", 100.0, "100", "#333"), Bar("b", 0.0, "0", "#444")])
+    drawn = ElementTree.fromstring(bar_plot([first, second], "a < b"))
+    widths = {r.get("fill"): float(r.get("width", "")) for r in drawn.iter(f"{SVG}rect")}
+    assert widths["#222"] == pytest.approx(widths["#111"] / 2, abs=0.1)
+    assert widths["#333"] == widths["#111"], "the largest of each group has the whole width"
+    assert widths["#444"] == 1, "zero is still seen"
+
+
+def test_a_long_legend_and_the_last_tick_stay_in_the_picture():
+    series = Series(200 * "m", [0.1, 0.2], {"updates": [0, 50_000]})
+    drawn = ElementTree.fromstring(line_plot(Figure("k", "t", "y", [series]), "updates"))
+    width = float(drawn.get("width", ""))
+    texts = {"".join(one.itertext()): one for one in drawn.iter(f"{SVG}text")}
+    assert "50,000" in texts
+    last = texts["50,000"]
+    assert float(last.get("x", "")) + 0.6 * 10 * len("50,000") / 2 <= width
+    (legend,) = [words for words in texts if words.startswith("mm")]
+    assert legend.endswith("…")

@@ -210,8 +210,17 @@ def test_secure_aggregation_that_exposes_something_is_not_green(fedavg: Run) -> 
 def hostile(run: Run) -> str:
     """The page of a run in which every text is hostile."""
     row = dict.fromkeys(("columns", "whose", "when", "protection"), EVIL)
+    with_curve = replace(run, curve=[line | {EVIL: 0.5} for line in run.curve])
     odd = with_result(
-        run,
+        with_curve,
+        headline=[EVIL, "HR@10"],
+        metrics=run.metrics | {EVIL: 0.5},
+        full=run.full | {EVIL: 0.5},
+        popular={EVIL: 0.4},
+        below_popular=[EVIL],
+        without_popularity={EVIL: 0.5},
+        quantiles={EVIL: [n / 20 for n in range(21)]},
+        convergence={"metric": EVIL, "part": "test", "target": 0.7, "rounds_to_target": None},
         dataset=EVIL,
         algorithm=EVIL,
         version=EVIL,

@@ -42,7 +42,8 @@ def bar_plot(groups: Sequence[BarGroup], title: str) -> str:
     parts: list[str] = []
     y = 0.0
     for group in groups:
-        parts.append(text(0, y + 14, group.title, size=SIZE, fill=MUTED))
+        heading = shortened(group.title, WIDTH, SIZE)
+        parts.append(text(0, y + 14, heading, size=SIZE, fill=MUTED))
         y += HEAD
         largest = max(one.value for one in group.bars) or 1.0
         for one in group.bars:

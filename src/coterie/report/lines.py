@@ -62,7 +62,7 @@ def line_plot(figure: Figure, axis: str, width: float = WIDTH, legend: bool = Tr
     drawn += _labels(figure, axis, across, up)
     height = float(TOP + HEIGHT + FOOT)
     title = f"{figure.title} by {axis}" if len(figure.axes) > 1 else figure.title
-    parts = [text(0, 14, title, size=12), *_grid(across, up, axis), *drawn]
+    parts = [text(0, 14, shortened(title, width, 12), size=12), *_grid(across, up, axis), *drawn]
     if legend:
         parts += _legend(figure, axis, height, width)
         height += LEGEND_ROW * (1 + _legend_rows(figure, width))

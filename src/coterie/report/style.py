@@ -106,7 +106,9 @@ dl.methods dt { font-weight: 600 } dl.methods dd { margin: 0 } dl.methods p { ma
 .headline dt { color: var(--muted); font-size: .85rem }
 .headline dd { margin: 0 } .headline .value { font-size: 1.7rem; line-height: 1.2 }
 .headline .meaning { color: var(--muted); font-size: .85rem }
-h1, h2, h3, dd, li, p { overflow-wrap: anywhere }
+h1, h2, h3, dt, dd, li, p, figcaption { overflow-wrap: anywhere }
+.badges .badge { white-space: normal; overflow-wrap: anywhere }
+.wide td:first-child { overflow-wrap: anywhere; min-width: 5.5rem }
 .quick { background: var(--part); padding: .7rem 1rem; border-radius: .5rem }
 .wide th, .wide td { white-space: normal } th, td { vertical-align: top }
 code, pre { overflow-wrap: anywhere } pre { white-space: pre-wrap }
@@ -125,7 +127,7 @@ code, pre { overflow-wrap: anywhere } pre { white-space: pre-wrap }
   .wide tr {
     display: flex; flex-wrap: wrap; gap: 0 1rem; padding: .3rem 0;
     border-bottom: 1px solid var(--line) }
-  .wide td { border: 0; padding: 0; text-align: left; white-space: normal }
+  .wide td { border: 0; padding: 0; text-align: left; overflow-wrap: anywhere; min-width: 0 }
   .wide td:first-child { flex-basis: 100%; font-weight: 600 }
   .wide td:empty { display: none }
   .wide td:not(:first-child)::before { content: attr(data-label) " "; color: var(--muted) } }

@@ -2,6 +2,7 @@
 
 from coterie.report.dots import CENTRAL, OURS, POPULAR, TUNED
 from coterie.report.figures import COLOURS
+from coterie.report.forest import BETTER, WORSE
 from coterie.report.svg import FAINT, INK, MUTED
 
 PALETTE = """
@@ -30,6 +31,8 @@ DARK_MARKS = {
     CENTRAL: "#6cc495",
     POPULAR: "#c79bdb",
     MUTED: "var(--muted)",
+    BETTER: "#5cc089",
+    WORSE: "#ef8a72",
     COLOURS[6]: "#e27fa3",
     COLOURS[8]: "#c08a68",
     COLOURS[9]: "#8aa8d8",

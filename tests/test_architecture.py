@@ -165,8 +165,8 @@ def test_only_the_command_line_prints() -> None:
         assert not [c for c in calls if isinstance(c.func, ast.Name) and c.func.id == "print"], name
 
 
-CONNECTIONS = ("deployment.fleet", "serving.app", "serving.connection")
-"""A server's and a node's connection, and the HTTP API. Commands import them inside functions."""
+CONNECTIONS = ("deployment.fleet", "deployment.devices", "serving.app", "serving.connection")
+"""A server's, a node's and a device's connection, and the HTTP API. Commands import them inside functions."""
 
 
 def without_connections() -> list[str]:
@@ -219,6 +219,7 @@ def test_command_line_starts_without_the_library() -> None:
         "cli.federation",
         "cli.federation_keys",
         "cli.node",
+        "cli.device",
         "cli.say",
         "core.printable",
     }

@@ -101,6 +101,21 @@ def serve(
             show_default=False,
         ),
     ] = None,
+    devices: Annotated[
+        bool,
+        typer.Option("--devices", help="Let browsers take part, too: docs/device.md."),
+    ] = False,
+    devices_port: Annotated[
+        int | None,
+        typer.Option(
+            "--devices-port",
+            min=1,
+            max=65535,
+            metavar="PORT",
+            help="Port at which browsers reach the server.",
+            show_default="the one after that of --server",
+        ),
+    ] = None,
     log_format: LogFormatOption = "text",
     log_level: LogLevelOption = "info",
 ) -> None:
@@ -114,7 +129,22 @@ def serve(
         from coterie.deployment.fleet.serve import serve as start
 
         progress = progress_of(log_format, log_level)
-        start(config, server, out, keys, insecure, progress, wait, metrics)
+        port = port_of_devices(devices, devices_port, server)
+        start(config, server, out, keys, insecure, progress, wait, metrics, port)
+
+
+def port_of_devices(devices: bool, port: int | None, server: str) -> int | None:
+    """The port for browsers; None if they do not take part."""
+    from coterie.deployment.address import Address
+    from coterie.errors import ConfigError
+
+    if not devices and port is not None:
+        raise ConfigError(
+            f"--devices-port is {port} without --devices; expected both. Add --devices."
+        )
+    if not devices:
+        return None
+    return port or Address.of(server).port % 65535 + 1
 
 
 def join(

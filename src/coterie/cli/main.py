@@ -8,7 +8,17 @@ from typing import TYPE_CHECKING, NoReturn
 import typer
 from typer.core import TyperGroup
 
-from coterie.cli import algorithms, api, data, federation, federation_keys, node, recommend, runs
+from coterie.cli import (
+    algorithms,
+    api,
+    data,
+    device,
+    federation,
+    federation_keys,
+    node,
+    recommend,
+    runs,
+)
 from coterie.cli.attack import attack
 from coterie.cli.audit import audit
 from coterie.cli.choose import choose
@@ -61,6 +71,7 @@ app.command("join")(federation.join)
 app.command("status")(federation.status)
 app.add_typer(federation_keys.app, name="federation")
 app.add_typer(node.app, name="node")
+app.add_typer(device.app, name="device")
 app.add_typer(data.app, name="data")
 app.command("algorithms")(algorithms.show)
 app.command("doctor")(algorithms.doctor)

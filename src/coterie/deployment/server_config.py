@@ -78,6 +78,9 @@ class ServerConfig(Settings):
     """How long the server waits for nodes to join."""
     open: bool = False
     """Whether users who are not there at the beginning may join between two rounds."""
+    least_devices: int = Field(1, ge=1)
+    """Devices that must be enrolled before the gateway of `coterie serve --devices` joins as a
+    node."""
     most_users_a_node: int = Field(10_000, ge=1, le=MAX_USERS)
     """Most users that a node may enrol."""
     most_users_of: dict[str, int] = Field(default_factory=dict)

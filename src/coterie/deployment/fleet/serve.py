@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import json
 import logging
+import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from coterie.core.heap import keep_heap_compact
 from coterie.core.progress import Progress
 from coterie.deployment.address import LOOPBACK, Address
 from coterie.deployment.certificates import hosts_of, private_keys
+from coterie.deployment.devices.clients import refuse_without_client
+from coterie.deployment.devices.listening import serving_devices
+from coterie.deployment.devices.nodes import NodesWithDevices
+from coterie.deployment.devices.store import GATEWAY
 from coterie.deployment.enrolment import FederationTerms, ItemContent
 from coterie.deployment.fleet.gate import Gate
 from coterie.deployment.fleet.link import Link
@@ -19,10 +24,15 @@ from coterie.deployment.fleet.listener import listening
 from coterie.deployment.fleet.nodes import FleetNodes, KeyRegistry
 from coterie.deployment.rollback import complete
 from coterie.deployment.server import serve as train
-from coterie.deployment.server_config import ServerConfig, prepare_folder
+from coterie.deployment.server_config import (
+    ServerConfig,
+    begun,
+    prepare_folder,
+    read_server_config,
+)
 from coterie.deployment.server_folder import read_json, read_message
 from coterie.deployment.signals import exit_on_sigterm
-from coterie.deployment.traffic import STATUS, read_status
+from coterie.deployment.traffic import STATUS, Nodes, read_status
 from coterie.deployment.validity import check_server_files
 from coterie.errors import BudgetSpent, ConfigError, Interrupted, RunError
 from coterie.experiments import run_folder
@@ -52,13 +62,17 @@ def serve(
     progress: Progress,
     wait: float | None = None,
     metrics: int | None = None,
+    devices: int | None = None,
 ) -> None:
     """Serve a federation to its end.
 
-    `wait` replaces wait_seconds of the config file. Monitoring reads at the port `metrics`.
+    `wait` replaces wait_seconds of the config file. Monitoring reads at the port `metrics`, and
+    browsers take part at the port `devices`.
     """
     address = Address.of(server)
     check_certificates(address, keys, insecure, progress.warn)
+    if devices is not None:
+        check_devices(config, out, Address(address.host, devices), keys)
     if address.is_in_use():
         raise RunError(
             f"something listens at {address} already; expected a free port. "
@@ -76,11 +90,13 @@ def serve(
         complete(folder)
         if read_status(folder).get("state") == "finished":
             progress.log(f"{folder} is finished; there is nothing to do")
+            if devices is not None:
+                offer_model(folder, Address(address.host, devices), keys, progress)
             return
         try:
             update_status(folder, state="starting")
             with monitored(folder, metrics):
-                status = run(folder, address, keys, progress, wait)
+                status = run(folder, address, keys, progress, wait, devices)
         except BaseException as error:
             # Where nothing can be written, `coterie status` sees that nobody holds the lock.
             with suppress(RunError):
@@ -88,6 +104,8 @@ def serve(
             how = "--insecure" if keys is None else f"--keys {keys} --server {address}"
             if metrics is not None:
                 how += f" --metrics {metrics}"
+            if devices is not None:
+                how += f" --devices --devices-port {devices}"
             hint = (
                 f"{folder} holds all rounds so far. "
                 f"Resume with: coterie serve --config {config} {how} --out {folder}"
@@ -103,8 +121,37 @@ def serve(
         raise BudgetSpent(stopped)
 
 
+@contextmanager
+def with_devices(
+    others: Nodes,
+    folder: Path,
+    terms: FederationTerms,
+    service: ServerConfig,
+    address: Address,
+    keys: Path | None,
+    progress: Progress,
+) -> Iterator[Nodes]:
+    """The nodes and the gateway of browsers, which listens at `address` while the body runs."""
+    with serving_devices(folder, terms, service, address, keys, progress) as gateway:
+        yield NodesWithDevices(others, gateway, service.round_seconds)
+
+
+def offer_model(folder: Path, address: Address, keys: Path | None, progress: Progress) -> None:
+    """Let devices fetch the model of a finished federation, until the server is interrupted."""
+    service = ServerConfig.of(read_json(folder, "service.json"))
+    terms = read_message(folder, "terms.json", FederationTerms)
+    with serving_devices(folder, terms, service, address, keys, progress):
+        progress.log("devices fetch the model until this command is stopped with Ctrl-C")
+        threading.Event().wait()
+
+
 def run(
-    folder: Path, address: Address, keys: Path | None, progress: Progress, wait: float | None
+    folder: Path,
+    address: Address,
+    keys: Path | None,
+    progress: Progress,
+    wait: float | None,
+    devices: int | None = None,
 ) -> JsonObject:
     """Listen for nodes, and train with them to the end."""
     service = ServerConfig.of(read_json(folder, "service.json"))
@@ -126,11 +173,16 @@ def run(
             f"{folder}: serving at {address}. Nodes join with: "
             f"coterie join --data FILE --store FILE {how}"
         )
-        nodes = FleetNodes(link, registry, service.round_seconds, gate.refused, gate.last_refused)
-        try:
+        nodes: Nodes = FleetNodes(
+            link, registry, service.round_seconds, gate.refused, gate.last_refused
+        )
+        with ExitStack() as stack:
+            stack.callback(gate.close)
+            if devices is not None:
+                at = Address(address.host, devices)
+                own = with_devices(nodes, folder, terms, service, at, keys, progress)
+                nodes = stack.enter_context(own)
             train(folder, terms, nodes, service, content, progress)
-        finally:
-            gate.close()
     return read_status(folder)
 
 
@@ -175,6 +227,22 @@ def check_certificates(
             f"the certificate in {keys} is for {', '.join(hosts)}: nodes must connect to one of "
             f"those, not to {address.host}. For another name or address, run: "
             f"coterie federation renew {keys} --host HOST"
+        )
+
+
+def check_devices(config: Path, out: Path | None, address: Address, keys: Path | None) -> None:
+    """Refuse a federation that browsers cannot take part in, before a folder is made for it."""
+    _, experiment = read_server_config(config, begun(out))
+    refuse_without_client(experiment)
+    if keys is not None and (keys / "nodes" / f"{GATEWAY}.pub").exists():
+        raise ConfigError(
+            f"{keys / 'nodes'} has a key of the name {GATEWAY!r}, which is the gateway's; expected "
+            "another name. Replace the key: coterie federation revoke, then add."
+        )
+    if address.is_in_use():
+        raise ConfigError(
+            f"--devices-port is {address.port}, where something listens already; expected a free "
+            f"port of {address.host}. Choose another."
         )
 
 

@@ -1,0 +1,1 @@
+"""The gateway through which browsers are clients of a federation."""

@@ -1,0 +1,108 @@
+"""Which federations a browser can be a client of, and what the page is told about them."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+from coterie.algorithms.fpl import FPL
+from coterie.deployment.enrolment import FederationTerms
+from coterie.errors import ConfigError
+from coterie.experiments.config import Experiment
+from coterie.types import JsonObject
+
+CLIENTS = ("pfpl", "pfpl+")
+"""Algorithms whose client the device page has."""
+NO_CLIENT = {
+    "sfpl": "a round has one client, and would wait for one browser after the other",
+    "sfpl+": "a round has one client, and would wait for one browser after the other",
+    "fedfast": "the server would have the users' rows",
+    "fedavg": "the server would have the users' rows",
+    "fedbso": "the server would have the users' rows",
+    "fedease": "users cannot join later: the precision of its sums depends on their number",
+    "fedslim": "users cannot join later: the precision of its sums depends on their number",
+}
+"""Algorithm -> why the page has no client for it."""
+
+
+def refuse_without_client(experiment: Experiment) -> FPL:
+    """The settings of a federation that browsers can take part in; others are refused."""
+    name = experiment.choice.algorithm
+    settings = experiment.settings
+    if name not in CLIENTS or not isinstance(settings, FPL):
+        why = NO_CLIENT.get(name, "the device page has no client for it")
+        raise ConfigError(
+            f"--devices is given with algorithm {name}: {why}; expected {' or '.join(CLIENTS)}. "
+            "Change the algorithm, or leave --devices out."
+        )
+    if settings.secure_aggregation != "none":
+        raise ConfigError(
+            f"--devices is given with secure_aggregation {settings.secure_aggregation}, whose "
+            "masks are ChaCha20 and whose key agreement is X25519: WebCrypto has no ChaCha20, and "
+            "not every browser has X25519; expected none. Leave it out, or leave --devices out."
+        )
+    if settings.epsilon is not None:
+        raise ConfigError(
+            f"--devices is given with epsilon {settings.epsilon:g}: a browser keeps no ledger of "
+            "what its user has spent; expected no epsilon. Leave it out, or leave --devices out."
+        )
+    for setting in ("triples", "rounds_an_epoch"):
+        if not settings.model_dump()[setting]:
+            raise ConfigError(
+                f"--devices is given with {setting} 0, which then follows from the number of all "
+                "users' interactions, and browsers do not tell how many they have; expected a "
+                f"number. Set {setting}, such as {setting}: {20 if setting == 'triples' else 1}."
+            )
+    return settings
+
+
+@dataclass(frozen=True, slots=True)
+class PublicTerms:
+    """What a browser is told before it enrols."""
+
+    terms: bytes
+    catalogue: bytes
+
+    @classmethod
+    def of(cls, terms: FederationTerms, name: str, fingerprint: str, seconds: float) -> PublicTerms:
+        """`name` is the federation's, `seconds` the deadline of a round."""
+        settings = refuse_without_client(terms.experiment)
+        told: JsonObject = {
+            "name": name,
+            "run": terms.run,
+            "algorithm": terms.experiment.choice.algorithm,
+            "seed": terms.experiment.choice.seed,
+            "items": len(terms.items),
+            "rounds": settings.epochs * settings.rounds_an_epoch,
+            "round_seconds": seconds,
+            "messages": "plain",
+            "fingerprint": fingerprint,
+            "settings": client_settings(settings),
+        }
+        titles = terms.titles or [""] * len(terms.items)
+        items = [
+            {"id": item, "title": title} for item, title in zip(terms.items, titles, strict=True)
+        ]
+        return cls(_json(told), _json({"items": items}))
+
+
+def client_settings(settings: FPL) -> JsonObject:
+    """The settings that a client of FPL needs, with the defaults that depend on others."""
+    reg_user, reg_positive, reg_negative = settings.regularisation()
+    return {
+        "embedding_size": settings.embedding_size,
+        "learning_rate": settings.learning_rate,
+        "reg_user": reg_user,
+        "reg_positive": reg_positive,
+        "reg_negative": reg_negative,
+        "reg_bias": settings.reg_bias,
+        "start_scale": settings.start_scale,
+        "triples": settings.triples,
+        "rounds_an_epoch": settings.rounds_an_epoch,
+        "reading": settings.reading,
+        "disclosure": settings.disclosure,
+    }
+
+
+def _json(value: JsonObject) -> bytes:
+    return json.dumps(value, allow_nan=False).encode()

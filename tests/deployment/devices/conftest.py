@@ -1,0 +1,156 @@
+"""A federation whose gateway listens on a socket of this process."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from deployment.test_enrolment import terms_of
+from deployment.test_server import InProcessNodes
+
+pytest.importorskip("flwr")
+
+from deployment.devices.stand_in import Browser, Client
+
+from coterie.core.progress import SILENT
+from coterie.data.coded import coded_texts
+from coterie.data.interactions import Interactions
+from coterie.deployment.address import Address
+from coterie.deployment.devices.app import DeviceGate, milliseconds
+from coterie.deployment.devices.clients import PublicTerms
+from coterie.deployment.devices.freshness import Freshness
+from coterie.deployment.devices.gateway import Gateway, gateway_of
+from coterie.deployment.devices.nodes import NodesWithDevices
+from coterie.deployment.devices.pages import read_pages
+from coterie.deployment.enrolment import FederationTerms
+from coterie.deployment.fleet.listener import listening
+from coterie.deployment.node_private_store import NodeStore
+from coterie.deployment.node_service import SIMULATED, NodeService
+from coterie.deployment.server import serve
+from coterie.deployment.server_config import ServerConfig
+from coterie.experiments.history import Point
+from coterie.experiments.preparation import prepare
+
+SETTINGS = {"epochs": 3, "rounds_an_epoch": 2, "triples": 8, "disclosure": 0.5}
+ON_DEVICES = (3, 50, 111)
+"""The users whose histories are in browsers."""
+
+
+def free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
+@dataclass
+class Site:
+    """The folder of a run, the stores of two nodes, and three users without a node."""
+
+    folder: Path
+    people: Interactions
+    terms: FederationTerms
+    paths: list[Path]
+    is_open: bool = False
+    least_devices: int = 3
+    round_seconds: float = 20.0
+    port: int = field(default_factory=free_port)
+    threads: list[threading.Thread] = field(default_factory=list)
+    clients: list[Client] = field(default_factory=list)
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def gateway(self, most: int = 100) -> Gateway:
+        return gateway_of(self.folder, self.terms, SILENT, self.is_open, self.least_devices, most)
+
+    @contextmanager
+    def listening(self, **changes: Any) -> Iterator[tuple[Gateway, DeviceGate]]:
+        gateway = self.gateway()
+        gate = DeviceGate(
+            gateway,
+            PublicTerms.of(self.terms, "a federation", "", self.round_seconds),
+            read_pages(self.page()),
+            frozenset(("127.0.0.1", "localhost")),
+            Freshness(milliseconds() - 1),
+            **changes,
+        )
+        gateway.board.on_message = gate.ring
+        with listening(gate, Address("127.0.0.1", self.port), None):
+            try:
+                yield gateway, gate
+            finally:
+                gateway.board.stop()
+
+    def page(self) -> Path:
+        folder = self.folder / "page"
+        folder.mkdir(exist_ok=True)
+        (folder / "index.html").write_text("<!doctype html><title>a placeholder</title>")
+        (folder / "a.mjs").write_text("export const a = 1;")
+        (folder / "secret.db").write_text("not served")
+        return folder
+
+    def serve(self, gateway: Gateway, **settings: Any) -> Point:
+        nodes = NodesWithDevices(InProcessNodes(self.paths), gateway, self.round_seconds)
+        given = {"items": "items.csv", "wait_seconds": 20.0, "least_nodes": 3, "open": self.is_open}
+        return serve(self.folder, self.terms, nodes, ServerConfig(**given | settings))
+
+    def client(self, user: int, gateway: Gateway) -> Client:
+        """An enrolled device with the training part of a user, which does not run yet."""
+        ready = prepare(self.terms.experiment, self.people, SILENT)
+        browser = Browser(self.url)
+        client = Client(browser, ready.training.of_users(np.array([user])))
+        assert browser.enrol(gateway.store.add_code(), f"phone of {user}").status == 200
+        self.clients.append(client)
+        return client
+
+    def start(self, client: Client) -> None:
+        thread = threading.Thread(target=client.run, daemon=True)
+        self.threads.append(thread)
+        thread.start()
+
+    def stop(self) -> None:
+        for client in self.clients:
+            client.stop.set()
+            client.released.set()
+        for thread in self.threads:
+            thread.join(30)
+
+    def renamed(self) -> Interactions:
+        """The people under the ids that they have in the federation."""
+        ids = self.people.user_ids.astype(str).astype(object)
+        for user, client in zip(ON_DEVICES, self.clients, strict=True):
+            ids[user] = f"devices-{client.browser.device}"
+        people = self.people
+        assert people.times is not None
+        return Interactions.from_columns(
+            coded_texts([str(user) for user in ids[people.users]]),
+            coded_texts([str(item) for item in people.item_ids[people.items]]),
+            people.ratings,
+            people.times,
+        )
+
+
+@pytest.fixture
+def site(people: Interactions, tmp_path: Path) -> Iterator[Site]:
+    terms = replace(terms_of(people, "pfpl+", **SETTINGS), run="a run")
+    paths = []
+    for node in range(2):
+        hosted = (people.users % 2 == node) & ~np.isin(people.users, ON_DEVICES)
+        store = NodeStore.create(tmp_path / f"{node}.db")
+        store.put_interactions(people.select(hosted).compact())
+        NodeService(store).set_seed(SIMULATED)
+        store.close()
+        paths.append(store.path)
+    folder = tmp_path / "run"
+    folder.mkdir()
+    made = Site(folder, people, terms, paths)
+    yield made
+    made.stop()

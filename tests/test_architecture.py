@@ -166,7 +166,8 @@ def test_only_the_command_line_prints() -> None:
 
 
 CONNECTIONS = ("deployment.fleet", "deployment.devices", "serving.app", "serving.connection")
-"""A server's, a node's and a device's connection, and the HTTP API. Commands import them inside functions."""
+"""Connections of servers, nodes and devices, and the HTTP API. Commands import them inside
+functions."""
 
 
 def without_connections() -> list[str]:

@@ -11,7 +11,7 @@ from coterie.cli.options import JsonOption
 from coterie.cli.say import say
 
 app = typer.Typer(
-    help="Let browsers take part in a federation: make one-time codes, list and revoke devices.",
+    help="Let browsers take part in a federation.",
     no_args_is_help=True,
 )
 RunArgument = Annotated[

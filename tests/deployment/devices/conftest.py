@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -19,6 +20,7 @@ pytest.importorskip("flwr")
 
 from deployment.devices.stand_in import Browser, Client
 
+from coterie import kernels
 from coterie.core.progress import SILENT
 from coterie.data.coded import coded_texts
 from coterie.data.interactions import Interactions
@@ -37,6 +39,8 @@ from coterie.deployment.server import serve
 from coterie.deployment.server_config import ServerConfig
 from coterie.experiments.history import Point
 from coterie.experiments.preparation import prepare
+from coterie.federated.wire import encode
+from coterie.types import Message, Updates
 
 SETTINGS = {"epochs": 3, "rounds_an_epoch": 2, "triples": 8, "disclosure": 0.5}
 ON_DEVICES = (3, 50, 111)
@@ -111,6 +115,43 @@ class Site:
         self.clients.append(client)
         return client
 
+    def browsers(self, gateway: Gateway, n: int = 2) -> list[Browser]:
+        """Enrolled browsers, whose users have the indices 0, 1, ..."""
+        made = [Browser(self.url) for _ in range(n)]
+        for browser in made:
+            assert browser.enrol(gateway.store.add_code()).status == 200
+        numbers = {f"devices-{browser.device}": k for k, browser in enumerate(made)}
+        gateway.store.put_numbers(numbers, [])
+        return made
+
+    @contextmanager
+    def asking(
+        self, gateway: Gateway, n: int = 2, t: int = 0, seconds: float = 20.0, model: int = 0
+    ) -> Iterator[list[bytes]]:
+        """A round is open for the users 0 to n while the body runs, or until all have answered;
+        the list has the reply to the server afterwards. `model` is the seed of the item table."""
+        rng = np.random.default_rng(model)
+        n_items = len(self.terms.items)
+        common = {
+            "item_rows": rng.normal(size=(n_items, 5)).astype(np.float32),
+            "item_bias": rng.normal(size=n_items).astype(np.float32),
+        }
+        own = {"accepted": np.full(n, -1, np.int64)}
+        message = Message(t, np.arange(n, dtype=np.int32), common, own)
+        replies: list[bytes] = []
+
+        def ask() -> None:
+            replies.append(gateway.train(message, time.monotonic() + seconds))
+
+        thread = threading.Thread(target=ask, daemon=True)
+        thread.start()
+        while gateway.board.exchange is None and thread.is_alive():
+            time.sleep(0.001)
+        try:
+            yield replies
+        finally:
+            thread.join(seconds + 5)
+
     def start(self, client: Client) -> None:
         thread = threading.Thread(target=client.run, daemon=True)
         self.threads.append(thread)
@@ -138,8 +179,18 @@ class Site:
         )
 
 
+def update_of(user: int, t: int = 0, items: tuple[int, ...] = (3, 7), value: int = 9) -> bytes:
+    """A valid update of a user: the rows of some items, five factors and a bias each."""
+    rows = np.full((len(items), 6), value, np.int32)
+    made = Updates.of_item_rows(np.array([user], np.int32), [np.array(items, np.int32)], [rows])
+    return encode(t, made.columns())
+
+
 @pytest.fixture
 def site(people: Interactions, tmp_path: Path) -> Iterator[Site]:
+    for name in ("fpl", "samples", "sums", "clusters"):
+        # Compiling takes longer than a round may.
+        kernels.load(name)
     terms = replace(terms_of(people, "pfpl+", **SETTINGS), run="a run")
     paths = []
     for node in range(2):

@@ -6,7 +6,6 @@ import hashlib
 import json
 
 import numpy as np
-import pytest
 from deployment.devices.conftest import ON_DEVICES, SETTINGS, Site
 from deployment.test_server import same, simulated
 
@@ -18,7 +17,7 @@ def test_two_nodes_and_three_devices_train_the_model_of_the_simulation(site: Sit
         for user in ON_DEVICES:
             site.start(site.client(user, gateway))
         point = site.serve(gateway)
-        site.stop()
+    site.stop()
     expected = simulated(site.terms, site.renamed())
     assert same(point.state, expected)
     assert point.history.updates == ROUNDS * (site.people.n_users)

@@ -10,7 +10,7 @@ import asyncio
 import hashlib
 import json
 import time
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -337,18 +337,15 @@ def milliseconds() -> int:
     return time.time_ns() // 1_000_000
 
 
-def request_of(scope: MutableMapping[str, object]) -> DeviceRequest:
-    fields = {
-        key.decode("latin-1"): value.decode("latin-1")
-        for key, value in scope["headers"]  # type: ignore[attr-defined]
-    }
-    client = scope.get("client")
-    address = str(client[0]) if isinstance(client, tuple | list) else "an unknown address"
-    raw = scope.get("raw_path")
-    path = raw.decode("latin-1") if isinstance(raw, bytes) else str(scope["path"])
-    query = scope.get("query_string", b"")
-    text = query.decode("latin-1") if isinstance(query, bytes) else ""
-    return DeviceRequest(str(scope["method"]), path, text, fields, address)
+def request_of(scope: Scope) -> DeviceRequest:
+    fields = {key.decode("latin-1"): value.decode("latin-1") for key, value in scope["headers"]}
+    return DeviceRequest(
+        scope["method"],
+        scope["raw_path"].decode("latin-1"),
+        scope["query_string"].decode("latin-1"),
+        fields,
+        (scope.get("client") or ["an unknown address"])[0],
+    )
 
 
 def wait_of(request: DeviceRequest) -> float:

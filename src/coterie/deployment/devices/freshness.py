@@ -57,7 +57,7 @@ class Freshness:
         known = self.devices.setdefault(device, DeviceTimes(self.started))
         if time <= known.floor or digest in known.digests:
             raise DeviceRefused(
-                401,
+                409,
                 "a repeated request",
                 f"device {device} sent a request with Coterie-Time {time} again, or one older than "
                 f"{known.floor}; expected a new time for each request. Sign the request again.",

@@ -165,18 +165,19 @@ class Site:
             thread.join(30)
 
     def renamed(self) -> Interactions:
-        """The people under the ids that they have in the federation."""
-        ids = self.people.user_ids.astype(str).astype(object)
-        for user, client in zip(ON_DEVICES, self.clients, strict=True):
-            ids[user] = f"devices-{client.browser.device}"
-        people = self.people
-        assert people.times is not None
-        return Interactions.from_columns(
-            coded_texts([str(user) for user in ids[people.users]]),
-            coded_texts([str(item) for item in people.item_ids[people.items]]),
-            people.ratings,
-            people.times,
-        )
+        return renamed(self.people, [client.browser.device for client in self.clients])
+
+
+def renamed(people: Interactions, devices: list[str]) -> Interactions:
+    """People under the ids that they have in the federation: some are on devices."""
+    ids = people.user_ids.astype(str).astype(object)
+    ids[list(ON_DEVICES)] = [f"devices-{device}" for device in devices]
+    return Interactions.from_columns(
+        coded_texts([str(user) for user in ids[people.users]]),
+        coded_texts([str(item) for item in people.item_ids[people.items]]),
+        people.ratings,
+        people.times,
+    )
 
 
 def update_of(user: int, t: int = 0, items: tuple[int, ...] = (3, 7), value: int = 9) -> bytes:

@@ -13,8 +13,8 @@ from coterie.deployment.devices.refusals import DeviceRefused
 
 CLOCK_MS = 300_000
 """How far the clock of a device may be off, in milliseconds."""
-MOST_REMEMBERED = 256
-"""Requests of a device that are remembered."""
+MOST_REMEMBERED = 32
+"""Requests of a device that are remembered. More than that do not overtake each other."""
 MOST_TIME_DIGITS = 15
 
 

@@ -222,12 +222,15 @@ class DeviceStore:
         return [device for device in self.devices() if device.revoked is None]
 
     def counts(self) -> DeviceCounts:
-        devices = self.devices()
-        revoked = [device for device in devices if device.revoked is not None]
+        numbers = "select number from device where revoked is not null and number is not null"
+        with self._reading() as connection:
+            query = "select count(*), count(revoked) from device"
+            (n_devices, n_revoked) = connection.execute(query).fetchone()
+            forgotten = connection.execute(numbers).fetchall()
         return DeviceCounts(
-            len(devices) - len(revoked),
-            len(devices) + len(revoked),
-            tuple(device.number for device in revoked if device.number is not None),
+            n_devices - n_revoked,
+            n_devices + n_revoked,
+            tuple(number for (number,) in forgotten),
         )
 
     def revoke(self, id_: str) -> Device:

@@ -76,12 +76,15 @@ class Site:
         return gateway_of(self.folder, self.terms, SILENT, self.is_open, self.least_devices, most)
 
     @contextmanager
-    def listening(self, **changes: Any) -> Iterator[tuple[Gateway, DeviceGate]]:
+    def listening(
+        self, page: Path | None = None, **changes: Any
+    ) -> Iterator[tuple[Gateway, DeviceGate]]:
+        """The gateway on a socket; `page` is the folder of the page, a placeholder by default."""
         gateway = self.gateway()
         gate = DeviceGate(
             gateway,
             PublicTerms.of(self.terms, "a federation", "", self.round_seconds),
-            read_pages(self.page()),
+            read_pages(page or self.page()),
             frozenset(("127.0.0.1", "localhost")),
             Freshness(milliseconds() - 1),
             **changes,
@@ -172,12 +175,18 @@ def renamed(people: Interactions, devices: list[str]) -> Interactions:
     """People under the ids that they have in the federation: some are on devices."""
     ids = people.user_ids.astype(str).astype(object)
     ids[list(ON_DEVICES)] = [f"devices-{device}" for device in devices]
-    return Interactions.from_columns(
+    made = Interactions.from_columns(
         coded_texts([str(user) for user in ids[people.users]]),
         coded_texts([str(item) for item in people.item_ids[people.items]]),
         people.ratings,
         people.times,
     )
+    return in_catalogue_order(made)
+
+
+def in_catalogue_order(people: Interactions) -> Interactions:
+    """Equal times are ordered by item as on nodes, which do not know the order of a whole file."""
+    return replace(people, item_order=np.arange(people.n_items, dtype=np.int32))
 
 
 def update_of(user: int, t: int = 0, items: tuple[int, ...] = (3, 7), value: int = 9) -> bytes:
@@ -187,22 +196,28 @@ def update_of(user: int, t: int = 0, items: tuple[int, ...] = (3, 7), value: int
     return encode(t, made.columns())
 
 
-@pytest.fixture
-def site(people: Interactions, tmp_path: Path) -> Iterator[Site]:
+def site_of(people: Interactions, folder: Path, **settings: Any) -> Site:
+    """A federation of pfpl+ that has not begun."""
     for name in ("fpl", "samples", "sums", "clusters"):
         # Compiling takes longer than a round may.
         kernels.load(name)
-    terms = replace(terms_of(people, "pfpl+", **SETTINGS), run="a run")
+    people = in_catalogue_order(people)
+    terms = replace(terms_of(people, "pfpl+", **SETTINGS | settings), run="a run")
     paths = []
     for node in range(2):
         hosted = (people.users % 2 == node) & ~np.isin(people.users, ON_DEVICES)
-        store = NodeStore.create(tmp_path / f"{node}.db")
+        store = NodeStore.create(folder / f"{node}.db")
         store.put_interactions(people.select(hosted).compact())
         NodeService(store).set_seed(SIMULATED)
         store.close()
         paths.append(store.path)
-    folder = tmp_path / "run"
-    folder.mkdir()
-    made = Site(folder, people, terms, paths)
+    run = folder / "run"
+    run.mkdir()
+    return Site(run, people, terms, paths)
+
+
+@pytest.fixture
+def site(people: Interactions, tmp_path: Path) -> Iterator[Site]:
+    made = site_of(people, tmp_path)
     yield made
     made.stop()

@@ -55,18 +55,31 @@ def free_port() -> int:
 
 @dataclass
 class Site:
-    """The folder of a run, the stores of two nodes, and three users without a node."""
+    """The folder of a run of two nodes, and of three users without a node."""
 
     folder: Path
     people: Interactions
     terms: FederationTerms
-    paths: list[Path]
     is_open: bool = False
     least_devices: int = 3
     round_seconds: float = 20.0
     port: int = field(default_factory=free_port)
     threads: list[threading.Thread] = field(default_factory=list)
     clients: list[Client] = field(default_factory=list)
+
+    def nodes(self) -> InProcessNodes:
+        """Two nodes with the users who are not on devices; their stores are made once."""
+        paths = [self.folder.parent / f"{node}.db" for node in range(2)]
+        people = self.people
+        for node, path in enumerate(paths):
+            if path.exists():
+                continue
+            hosted = (people.users % 2 == node) & ~np.isin(people.users, ON_DEVICES)
+            store = NodeStore.create(path)
+            store.put_interactions(people.select(hosted).compact())
+            NodeService(store).set_seed(SIMULATED)
+            store.close()
+        return InProcessNodes(paths)
 
     @property
     def url(self) -> str:
@@ -105,7 +118,7 @@ class Site:
         return folder
 
     def serve(self, gateway: Gateway, **settings: Any) -> Point:
-        nodes = NodesWithDevices(InProcessNodes(self.paths), gateway, self.round_seconds)
+        nodes = NodesWithDevices(self.nodes(), gateway, self.round_seconds)
         given = {"items": "items.csv", "wait_seconds": 20.0, "least_nodes": 3, "open": self.is_open}
         return serve(self.folder, self.terms, nodes, ServerConfig(**given | settings))
 
@@ -203,17 +216,9 @@ def site_of(people: Interactions, folder: Path, **settings: Any) -> Site:
         kernels.load(name)
     people = in_catalogue_order(people)
     terms = replace(terms_of(people, "pfpl+", **SETTINGS | settings), run="a run")
-    paths = []
-    for node in range(2):
-        hosted = (people.users % 2 == node) & ~np.isin(people.users, ON_DEVICES)
-        store = NodeStore.create(folder / f"{node}.db")
-        store.put_interactions(people.select(hosted).compact())
-        NodeService(store).set_seed(SIMULATED)
-        store.close()
-        paths.append(store.path)
     run = folder / "run"
     run.mkdir()
-    return Site(run, people, terms, paths)
+    return Site(run, people, terms)
 
 
 @pytest.fixture

@@ -273,8 +273,8 @@ def test_clocks(served: Any) -> None:
 def test_unknown_and_revoked_devices(served: Any) -> None:
     site, gateway, _ = served
     (browser,) = site.browsers(gateway, 1)
-    stranger = Browser(site.url, device="0123456789abcdef")
-    refused(stranger.message(0), 401, "'0123456789abcdef'", "one-time code")
+    unknown = Browser(site.url, device="0123456789abcdef")
+    refused(unknown.message(0), 401, "'0123456789abcdef'", "one-time code")
     refused(Browser(site.url).message(0), 401, "''")
     assert browser.message(0).status == 204
     gateway.store.revoke(browser.device)
@@ -418,7 +418,7 @@ def test_an_update_for_another_user_or_round_or_a_second_one(served: Any) -> Non
     refused(first.update(message, update_of(0, 1, value=8)), 409, "same bytes")
     changed = Answer(200, message.headers | {"coterie-round": "2"}, b"")
     refused(first.update(changed, update_of(0, 2)), 409, "'2'", "not open")
-    stored = gateway.store.question(first.device)
+    stored = gateway.store.last_message(first.device)
     assert stored.reply == update_of(0, 1)
 
 
@@ -491,7 +491,7 @@ def test_a_held_call_ends_when_there_is_a_message(served: Any) -> None:
 
     thread = threading.Thread(target=hold)
     thread.start()
-    time.sleep(0.3)
+    time.sleep(0.1)
     assert not found
     opened = time.monotonic()
     with site.asking(gateway, 1):

@@ -191,8 +191,8 @@ class DeviceGate:
         code, key, name = parse_enrolment(body)
         device = await asyncio.to_thread(self.gateway.enrol, code, key, name)
         self.gateway.board.received_call(device.id)
-        told = json.dumps({"device": device.id, "user": device.number}).encode()
-        return DeviceResponse(200, told, JSON)
+        reply = json.dumps({"device": device.id, "user": device.number}).encode()
+        return DeviceResponse(200, reply, JSON)
 
     # With a signature
 
@@ -274,8 +274,8 @@ class DeviceGate:
         names = ("coterie-run", "coterie-round", "coterie-attempt")
         place = Place(*(request.fields.get(name, "") for name in names))
         receipt = await asyncio.to_thread(self.gateway.receive, device, place, body)
-        told = json.dumps({"bytes": receipt.size, "sha256": receipt.sha256}).encode()
-        return DeviceResponse(200, told, JSON)
+        reply = json.dumps({"bytes": receipt.size, "sha256": receipt.sha256}).encode()
+        return DeviceResponse(200, reply, JSON)
 
     async def _model(self, request: DeviceRequest, device: Device, body: bytes) -> DeviceResponse:
         model = self.gateway.model

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from coterie.deployment.devices.store import DeviceQuestion
+from coterie.deployment.devices.store import DeviceMessage
 from coterie.federated.nodes import write_message
 from coterie.types import Message
 
@@ -30,7 +30,7 @@ class OpenExchange:
     """The message to all devices, of which each gets its own part."""
     places: Mapping[str, int]
     """Device -> the place of its user in the message."""
-    questions: Mapping[str, DeviceQuestion]
+    messages: Mapping[str, DeviceMessage]
     updates: dict[str, bytes]
     """Device -> its update, as it was received."""
     fetched: set[str] = field(default_factory=set)
@@ -117,13 +117,13 @@ class Board:
 
     # The devices' side
 
-    def question(self, device: str) -> tuple[OpenExchange, DeviceQuestion] | None:
+    def open_message(self, device: str) -> tuple[OpenExchange, DeviceMessage] | None:
         """What is open for a device, answered or not."""
         with self.changed:
             exchange = self.exchange
             if exchange is None or device not in exchange.places:
                 return None
-            return exchange, exchange.questions[device]
+            return exchange, exchange.messages[device]
 
     def has_message(self, device: str) -> bool:
         """Whether a device has a message to which it has not replied."""
@@ -137,16 +137,16 @@ class Board:
 
     def fetch(self, device: str) -> Delivery | None:
         """The message to a device that has not sent an update for it."""
-        found = self.question(device)
+        found = self.open_message(device)
         if found is None:
             return None
-        exchange, question = found
+        exchange, sent = found
         with self.changed:
             if device in exchange.updates:
                 return None
             exchange.fetched.add(device)
         body = write_message(exchange.part(device))
-        return Delivery(body, question.round, question.attempt)
+        return Delivery(body, sent.round, sent.attempt)
 
     def put(self, device: str, exchange: OpenExchange, update: bytes) -> bool:
         """Take the update of a device; returns False if its exchange is over."""

@@ -1,4 +1,4 @@
-"""Which federations a browser can be a client of, and what the page is told about them."""
+"""Which federations a browser can be a client of, and the terms that the page receives."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def refuse_without_client(experiment: Experiment) -> FPL:
         if not settings.model_dump()[setting]:
             raise ConfigError(
                 f"--devices is given with {setting} 0, which then follows from the number of all "
-                "users' interactions, and browsers do not tell how many they have; expected a "
+                "users' interactions, and browsers do not send how many they have; expected a "
                 f"number. Set {setting}, such as {setting}: {20 if setting == 'triples' else 1}."
             )
     return settings
@@ -58,7 +58,7 @@ def refuse_without_client(experiment: Experiment) -> FPL:
 
 @dataclass(frozen=True, slots=True)
 class PublicTerms:
-    """What a browser is told before it enrols."""
+    """What a browser receives before it enrols."""
 
     terms: bytes
     catalogue: bytes
@@ -67,7 +67,7 @@ class PublicTerms:
     def of(cls, terms: FederationTerms, name: str, fingerprint: str, seconds: float) -> PublicTerms:
         """`name` is the federation's, `seconds` the deadline of a round."""
         settings = refuse_without_client(terms.experiment)
-        told: JsonObject = {
+        public: JsonObject = {
             "name": name,
             "run": terms.run,
             "algorithm": terms.experiment.choice.algorithm,
@@ -83,7 +83,7 @@ class PublicTerms:
         items = [
             {"id": item, "title": title} for item, title in zip(terms.items, titles, strict=True)
         ]
-        return cls(_json(told), _json({"items": items}))
+        return cls(_json(public), _json({"items": items}))
 
 
 def client_settings(settings: FPL) -> JsonObject:

@@ -19,7 +19,7 @@ LOOK_ALIKE = str.maketrans({"O": "0", "I": "1", "L": "1", "-": None, " ": None})
 
 
 def new_code() -> str:
-    """A code as people read it, such as 7QF2-M9XK-0D4R-HT3W."""
+    """A code as it is shown, such as 7QF2-M9XK-0D4R-HT3W."""
     text = "".join(secrets.choice(ALPHABET) for _ in range(LENGTH))
     return "-".join(text[k : k + GROUP] for k in range(0, LENGTH, GROUP))
 

@@ -110,8 +110,8 @@ class Gateway:
         return (self.folder / MEMBERS).exists()
 
     def connection(self) -> int | None:
-        """A number that changes with the enrolled devices, upon which the server asks for them
-        again; None if the gateway has no part in the federation."""
+        """A number that changes with the enrolled devices, upon which the server requests
+        them again; None if the gateway has no part in the federation."""
         counts = self.store.counts()
         least = 1 if self.has_begun else self.least_devices
         if counts.active < least and not (self.has_begun and counts.forgotten):
@@ -145,7 +145,7 @@ class Gateway:
             return None
 
     def roster(self) -> Roster:
-        """The users of all devices. How many interactions they have is not known, and not asked."""
+        """The users of all devices. How many interactions they have is unknown."""
         counts = self.store.counts()
         users = [device.user for device in self.store.active()]
         forgotten = list(counts.forgotten)
@@ -160,15 +160,13 @@ class Gateway:
         places = {
             numbers[user]: k for k, user in enumerate(message.users.tolist()) if user in numbers
         }
-        questions = self.store.ask(
+        messages = self.store.put_messages(
             (message.round, message.exchange), digests_of_parts(message, places)
         )
-        sent = {
-            device: question.reply
-            for device, question in questions.items()
-            if question.reply is not None
+        received = {
+            device: sent.reply for device, sent in messages.items() if sent.reply is not None
         }
-        self.board.open(OpenExchange(message, places, questions, sent))
+        self.board.open(OpenExchange(message, places, messages, received))
         self.board.wait(until)
         updates = self.board.close()
         revoked = {device.id for device in self.store.devices() if device.revoked is not None}
@@ -187,7 +185,7 @@ class Gateway:
         return encode(message.round, columns, exchange=message.exchange)
 
     def receive_model(self, message: Message, final: bool, until: float) -> bytes:
-        """Keep a model for devices to fetch. The gateway has nothing to evaluate it on."""
+        """Store a model for devices to fetch. The gateway has nothing to evaluate it on."""
         common = {name: array for name, array in message.common.items() if name != KIND}
         self.model = (message.round, encode(message.round, {}, common))
         self.store.put_model(*self.model)
@@ -232,13 +230,13 @@ class Gateway:
             )
 
     def receive(self, device: Device, place: Place, body: bytes) -> Receipt:
-        """Take the update of a device, for the round that it was asked for, once."""
-        found = self.board.question(device.id)
+        """Take the update of a device, for the message that it was sent, once."""
+        found = self.board.open_message(device.id)
         if found is None:
             self._accept_repeated(device, place, body)
             return Receipt.of(body)
-        exchange, question = found
-        expected = Place(self.terms.run, str(question.round), str(question.attempt))
+        exchange, sent = found
+        expected = Place(self.terms.run, str(sent.round), str(sent.attempt))
         if place != expected:
             raise DeviceRefused(
                 409,
@@ -248,17 +246,17 @@ class Gateway:
                 f"{expected.attempt!r}. Fetch the message again.",
             )
         if exchange.updates.get(device.id, body) != body:
-            raise other_bytes(device, question.round)
+            raise other_bytes(device, sent.round)
         self._refuse_faulty(device, exchange, body)
-        if not self.store.put_reply(device.id, question.message, body):
-            raise other_bytes(device, question.round)
+        if not self.store.put_reply(device.id, sent.digest, body):
+            raise other_bytes(device, sent.round)
         if not self.board.put(device.id, exchange, body):
             raise too_late(device, place)
         return Receipt.of(body)
 
     def _accept_repeated(self, device: Device, place: Place, body: bytes) -> None:
         """The bytes that were received in time may come again: the reply to them was lost."""
-        last = self.store.question(device.id)
+        last = self.store.last_message(device.id)
         if last is None or (self.terms.run, str(last.round)) != (place.run, place.round):
             raise too_late(device, place)
         if last.reply is None:

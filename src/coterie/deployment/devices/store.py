@@ -31,13 +31,13 @@ TABLES = (
     "create table code (digest blob primary key, expires real not null, device text not null)",
     "create table device (id text primary key, name text not null, key blob not null unique, "
     "number integer, enrolled real not null, revoked real)",
-    "create table asked (device text primary key, round integer not null, "
-    "exchange integer not null, attempt integer not null, message blob not null, reply blob)",
+    "create table message (device text primary key, round integer not null, "
+    "exchange integer not null, attempt integer not null, digest blob not null, reply blob)",
     "create table held (name text primary key, round integer not null, value blob not null)",
 )
 """about: metadata. code: digests of one-time codes, and the device that used each. device: public
-keys, and users' indices. asked: the last message to each device, by digest, and the update that it
-sent. held: the last model."""
+keys, and users' indices. message: the last message to each device, by digest, and the update that
+it sent. held: the last model."""
 BUSY_SECONDS = 30.0
 """How long a statement waits for another process that writes."""
 DEVICE_BYTES = 8
@@ -64,15 +64,15 @@ class Device:
         return f"{GATEWAY}-{self.id}"
 
 
-class DeviceQuestion(NamedTuple):
+class DeviceMessage(NamedTuple):
     """The last message to a device, and its reply."""
 
     round: int
     exchange: int
     attempt: int
     """How often the server has sent this round, beginning with 1."""
-    message: bytes
-    """The digest of the message."""
+    digest: bytes
+    """SHA-256 of what the message says."""
     reply: bytes | None
 
 
@@ -176,7 +176,7 @@ class DeviceStore:
         return code
 
     def enrol(self, code: str, key: bytes, name: str, most: int) -> Device:
-        """Enrol a device with a code that nobody has used; at most so many devices."""
+        """Enrol a device with an unused code; at most so many devices."""
         now = time.time()
         digest = digest_of(code)
         made = Device(secrets.token_hex(DEVICE_BYTES), name, key, None, now, None)
@@ -243,7 +243,7 @@ class DeviceStore:
             raise RunError(f"device {id_} is revoked already; expected one that is not.")
         with self._transaction() as connection:
             connection.execute("update device set revoked = ? where id = ?", (time.time(), id_))
-            connection.execute("delete from asked where device = ?", (id_,))
+            connection.execute("delete from message where device = ?", (id_,))
         return found
 
     def put_numbers(self, numbers: Mapping[str, int], erased: Sequence[int]) -> None:
@@ -260,38 +260,55 @@ class DeviceStore:
 
     # Messages and updates
 
-    def ask(
-        self, place: tuple[int, int], messages: Mapping[str, bytes]
-    ) -> dict[str, DeviceQuestion]:
-        """Note the messages of a round and exchange, by device and digest.
+    def put_messages(
+        self, place: tuple[int, int], digests: Mapping[str, bytes]
+    ) -> dict[str, DeviceMessage]:
+        """Note the messages of a round and exchange, by device.
 
-        The update that a device sent for the same message stays: the device is not asked again.
+        The update that a device sent for the same message stays, so that the device need not send
+        it again.
         """
-        asked = {}
+        made = {}
+        columns = "device, round, exchange, attempt, digest"
         with self._transaction() as connection:
-            rows = connection.execute("select * from asked").fetchall()
-            before = {device: DeviceQuestion(*rest) for device, *rest in rows}
-            for device, digest in messages.items():
-                asked[device] = _next_question(before.get(device), place, digest)
+            rows = connection.execute(f"select {columns} from message").fetchall()
+            before = {
+                device: DeviceMessage(t, exchange, attempt, digest, None)
+                for device, t, exchange, attempt, digest in rows
+            }
+            for device, digest in digests.items():
+                made[device] = _next_message(before.get(device), place, digest)
+            # Only of the same message the reply stays.
             connection.executemany(
-                "insert or replace into asked values (?, ?, ?, ?, ?, ?)",
-                [(device, *question) for device, question in asked.items()],
+                f"insert into message ({columns}) values (?, ?, ?, ?, ?) "
+                "on conflict (device) do update set round = excluded.round, "
+                "exchange = excluded.exchange, attempt = excluded.attempt, "
+                "digest = excluded.digest, reply = case "
+                "when (round, exchange, digest) = "
+                "(excluded.round, excluded.exchange, excluded.digest) then reply end",
+                [(device, *message[:-1]) for device, message in made.items()],
             )
-        return asked
+            replies = connection.execute(
+                "select device, reply from message where reply is not null"
+            ).fetchall()
+        for device, reply in replies:
+            if device in made:
+                made[device] = made[device]._replace(reply=reply)
+        return made
 
-    def question(self, device: str) -> DeviceQuestion | None:
-        query = "select round, exchange, attempt, message, reply from asked where device = ?"
+    def last_message(self, device: str) -> DeviceMessage | None:
+        query = "select round, exchange, attempt, digest, reply from message where device = ?"
         with self._reading() as connection:
             row = connection.execute(query, (device,)).fetchone()
-        return None if row is None else DeviceQuestion(*row)
+        return None if row is None else DeviceMessage(*row)
 
-    def put_reply(self, device: str, message: bytes, reply: bytes) -> bool:
+    def put_reply(self, device: str, digest: bytes, reply: bytes) -> bool:
         """Store the update of a device, unless it sent another one for the same message before."""
         with self._transaction() as connection:
             done = connection.execute(
-                "update asked set reply = ? where device = ? and message = ? "
+                "update message set reply = ? where device = ? and digest = ? "
                 "and (reply is null or reply = ?)",
-                (reply, device, message, reply),
+                (reply, device, digest, reply),
             )
         return done.rowcount == 1
 
@@ -323,7 +340,7 @@ def _refuse_code(row: tuple[float, str] | None, now: float) -> None:
         raise DeviceRefused(
             403,
             "a used code",
-            f"the code was used by device {device}; expected one that nobody has used. {remedy}",
+            f"the code was used by device {device}; expected an unused one. {remedy}",
         )
     if expires < now:
         raise DeviceRefused(
@@ -334,11 +351,10 @@ def _refuse_code(row: tuple[float, str] | None, now: float) -> None:
         )
 
 
-def _next_question(
-    before: DeviceQuestion | None, place: tuple[int, int], digest: bytes
-) -> DeviceQuestion:
+def _next_message(
+    before: DeviceMessage | None, place: tuple[int, int], digest: bytes
+) -> DeviceMessage:
+    """A message of a place; one of the same place is another attempt."""
     is_repeated = before is not None and (before.round, before.exchange) == place
-    if before is None or not is_repeated:
-        return DeviceQuestion(*place, 1, digest, None)
-    reply = before.reply if before.message == digest else None
-    return DeviceQuestion(*place, before.attempt + 1, digest, reply)
+    attempt = before.attempt + 1 if before is not None and is_repeated else 1
+    return DeviceMessage(*place, attempt, digest, None)

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 import stat
+import threading
 import time
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from deployment.devices.conftest import ON_DEVICES, SETTINGS, Site, update_of
-from deployment.devices.stand_in import Client
+from deployment.devices.stand_in import Answer, Client
 from deployment.test_enrolment import terms_of
 from deployment.test_server import InProcessNodes, Stop, same, simulated
 
@@ -21,12 +23,14 @@ from coterie.deployment.devices.clients import refuse_without_client
 from coterie.deployment.devices.nodes import NodesWithDevices
 from coterie.deployment.devices.qr_codes import qr_text
 from coterie.deployment.devices.store import DeviceStore
+from coterie.deployment.node_evaluation import KIND
 from coterie.deployment.node_service import TRAIN
 from coterie.deployment.server import serve
 from coterie.deployment.server_config import ServerConfig
 from coterie.errors import ConfigError, RunError, StoreError, UnknownName
 from coterie.experiments.config import Experiment
 from coterie.federated.wire import decode
+from coterie.types import Message
 
 ROUNDS = SETTINGS["epochs"] * SETTINGS["rounds_an_epoch"]
 
@@ -112,6 +116,29 @@ def test_a_round_that_is_repeated_does_not_ask_again(site: Site) -> None:
                 assert found.headers["coterie-attempt"] == "3"
                 assert browser.update(found, update_of(k, value=5)).status == 200
         assert (decode(replies[0]).arrays["item_rows"] == 5).all()
+
+
+def test_the_end_waits_until_devices_have_the_model(site: Site) -> None:
+    with site.listening() as (gateway, _):
+        browsers = site.browsers(gateway)
+        common = {"item_rows": np.ones((120, 5), np.float32), KIND: np.zeros(1, np.uint8)}
+        message = Message(6, np.arange(2, dtype=np.int32), common, {})
+        held: list[Answer] = []
+        poll = threading.Thread(target=lambda: held.append(browsers[0].message(20)))
+        poll.start()
+        time.sleep(0.1)
+        until = time.monotonic() + 20
+        end = threading.Thread(target=gateway.receive_model, args=(message, True, until))
+        end.start()
+        poll.join(5)
+        states = [held[0].headers[f"coterie-{name}"] for name in ("state", "model")]
+        assert (held[0].status, states) == (204, ["finished", "6"])
+        for browser in browsers:
+            assert end.is_alive()
+            found = decode(browser.signed("GET", "/device/model").body)
+            assert (found.round, found.common.keys()) == (6, {"item_rows"})
+        end.join(5)
+        assert not end.is_alive()
 
 
 # Federations

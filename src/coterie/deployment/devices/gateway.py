@@ -245,8 +245,6 @@ class Gateway:
                 f"attempt {place.attempt!r}; expected {expected.run!r}, {expected.round!r}, "
                 f"{expected.attempt!r}. Fetch the message again.",
             )
-        if exchange.updates.get(device.id, body) != body:
-            raise other_bytes(device, sent.round)
         self._refuse_faulty(device, exchange, body)
         if not self.store.put_reply(device.id, sent.digest, body):
             raise other_bytes(device, sent.round)

@@ -93,6 +93,12 @@ def test_a_round_does_not_wait_for_devices_that_are_away(site: Site, monkeypatch
         assert time.monotonic() < began + 3
         assert decode(replies[0]).arrays["users"].tolist() == []
         assert second.message(0).status == 204
+        # A device that has the message is waited for, however long its user looks at it.
+        with site.asking(gateway, t=2, seconds=20) as replies:
+            found = second.message(0)
+            time.sleep(0.8)
+            assert second.update(found, update_of(1, 2)).status == 200
+        assert decode(replies[0]).arrays["users"].tolist() == [1]
 
 
 def test_a_round_that_is_repeated_does_not_ask_again(site: Site) -> None:

@@ -19,6 +19,7 @@ from deployment.test_enrolment import terms_of
 from deployment.test_server import InProcessNodes, Stop, same, simulated
 
 from coterie.deployment.devices import board
+from coterie.deployment.devices.board import OpenExchange
 from coterie.deployment.devices.clients import refuse_without_client
 from coterie.deployment.devices.nodes import NodesWithDevices
 from coterie.deployment.devices.qr_codes import qr_text
@@ -145,6 +146,19 @@ def test_the_end_waits_until_devices_have_the_model(site: Site) -> None:
             assert (found.round, found.common.keys()) == (6, {"item_rows"})
         end.join(5)
         assert not end.is_alive()
+
+
+def test_an_update_that_ends_after_its_round_does_not_count(site: Site) -> None:
+    """Validated and stored while the round closed, or in the next round already."""
+    gateway = site.gateway()
+    message = Message(0, np.arange(1, dtype=np.int32), {}, {})
+    first = OpenExchange(message, {"a": 0}, {}, {})
+    gateway.board.open(first)
+    assert gateway.board.close() == {}
+    assert not gateway.board.put("a", first, b"late")
+    gateway.board.open(OpenExchange(message, {"a": 0}, {}, {}))
+    assert not gateway.board.put("a", first, b"late")
+    assert gateway.board.close() == {}
 
 
 # Federations

@@ -35,6 +35,7 @@ FLOORS = [
     {"experiments"},
     {"deployment", "attacks", "reproduce", "api", "testing"},
     {"serving"},
+    {"console"},
     {"cli", ""},
 ]
 FLOOR = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
@@ -136,7 +137,7 @@ def reached(name: str) -> set[str]:
 
 def test_every_package_has_a_floor() -> None:
     assert {room(name) for name in modules()} == FLOOR.keys()
-    assert len(FLOORS) <= 10
+    assert len(FLOORS) <= 11
 
 
 def test_loose_modules_are_these() -> None:
@@ -165,9 +166,16 @@ def test_only_the_command_line_prints() -> None:
         assert not [c for c in calls if isinstance(c.func, ast.Name) and c.func.id == "print"], name
 
 
-CONNECTIONS = ("deployment.fleet", "deployment.devices", "serving.app", "serving.connection")
-"""Connections of servers, nodes and devices, and the HTTP API. Commands import them inside
-functions."""
+CONNECTIONS = (
+    "deployment.fleet",
+    "deployment.devices",
+    "serving.app",
+    "serving.connection",
+    "console.app",
+    "console.pages",
+)
+"""Connections of servers, nodes and devices, the HTTP API and the console's pages. Commands import
+them inside functions."""
 
 
 def without_connections() -> list[str]:
@@ -212,6 +220,7 @@ def test_command_line_starts_without_the_library() -> None:
         "cli.options",
         "cli.choose",
         "cli.compare",
+        "cli.console",
         "cli.tune",
         "cli.attack",
         "cli.audit",

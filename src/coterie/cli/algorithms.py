@@ -28,7 +28,7 @@ EXTRAS = {
     "privacy": Extra(("dp_accounting", "cryptography"), "--epsilon"),
     "node": Extra(("google.protobuf", "cryptography"), "coterie join and federation"),
     "federation": Extra(("flwr", "uvicorn", "prometheus_client"), "coterie serve"),
-    "web": Extra(("fastapi", "uvicorn"), "coterie api"),
+    "web": Extra(("fastapi", "uvicorn"), "coterie api and console"),
     "cluster": Extra(("ray",), "--engine ray"),
 }
 DISTRIBUTIONS = {

@@ -23,6 +23,7 @@ from coterie.cli.attack import attack
 from coterie.cli.audit import audit
 from coterie.cli.choose import choose
 from coterie.cli.compare import compare
+from coterie.cli.console import console
 from coterie.cli.disclosure import disclosure
 from coterie.cli.reproduce import reproduce
 from coterie.cli.tune import tune
@@ -63,6 +64,7 @@ app.command("similar-items")(recommend.similar_items)
 app.command("api")(api.api)
 app.command("export")(api.export)
 app.command("report")(runs.report)
+app.command("console")(console)
 app.command("disclosure")(disclosure)
 app.command("audit")(audit)
 app.command("attack")(attack)

@@ -81,10 +81,11 @@ class CheckedColumn:
 
 
 def read(path: Path, options: ReadOptions) -> Interactions:
-    return options.build(_table(_open(path, options), options))
+    return options.build(_table(open_text(path, options), options))
 
 
-def _open(path: Path, options: ReadOptions) -> TextFile:
+def open_text(path: Path, options: ReadOptions) -> TextFile:
+    """The file with its separator and columns; its rows are not split yet."""
     text = _as_utf_8(path, files.read_bytes(path), options.encoding)
     first = next(lines_of(text, 0), b"")
     line = first.decode(errors="surrogateescape")

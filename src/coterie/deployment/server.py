@@ -41,6 +41,7 @@ from coterie.errors import NoQuorum
 from coterie.experiments import run_folder, training
 from coterie.experiments.config import Course
 from coterie.experiments.history import Point, TrainingHistory
+from coterie.experiments.round_log import RoundLog
 from coterie.federated.nodes import write_message
 from coterie.federated.privacy.budget import epsilon_of, plan_of_run, releases_in
 from coterie.federated.privacy.statement import statement
@@ -142,6 +143,8 @@ class Server:
         """Train to the end, and write the model."""
         course = self.terms.experiment.course
         self._write_privacy()
+        log = round_log(self.folder, self.terms)
+        log.begin(self.point.history, self.setup.total)
         label = f"Training with {len(self.membership.enrolled)} nodes"
         with self.progress.task(label, self.setup.total) as advance:
             advance(self.point.history.round)
@@ -150,9 +153,11 @@ class Server:
                 due = evaluation_is_due(self.point.history, course, self.setup.total)
                 if due and not self.is_private:
                     self._evaluate()
+                    log.step(self.point.history)
                 if self.is_over:
                     break
                 self._play_round()
+                log.step(self.point.history)
                 n_nodes = len(self.membership.enrolled)
                 advance(1, f"{n_nodes} nodes, {self.point.history.updates:,} updates")
             stop = self.setup.trainer.stop
@@ -162,6 +167,7 @@ class Server:
                 self.progress.log(describe_early_stop(self.point.history, self.headline))
             if not is_tested(self.point.history):
                 self._finish()
+                log.step(self.point.history)
         model = self.terms.federation.model(self.setup.world, self.final_state)
         run_folder.write_model(self.folder, model)
         run_folder.write_metrics(self.folder, self.point.history.curve)
@@ -363,6 +369,20 @@ class Server:
         if n != self.warned_in:
             self.progress.warn(f"round {n} waits for nodes: {note.partition('. ')[0]}")
         self.warned_in = n
+
+
+def round_log(folder: Path, terms: FederationTerms) -> RoundLog:
+    """The log of a federation's rounds. The status has the privacy budget."""
+    experiment = terms.experiment
+    about = {
+        "algorithm": experiment.choice.algorithm,
+        "dataset": "federation",
+        "protocol": experiment.protocol_label,
+        "seed": experiment.choice.seed,
+        "metric": experiment.protocol.followed,
+        "part": TEST,
+    }
+    return RoundLog(folder, about)
 
 
 def describe_change(before: EnrolledUsers, after: EnrolledUsers) -> str:

@@ -32,7 +32,7 @@ from coterie.version import __version__
 if TYPE_CHECKING:
     import pandas as pd
 
-DISPLAY_PACKAGES = ("cli", "attacks", "report", "reproduce")
+DISPLAY_PACKAGES = ("cli", "attacks", "console", "report", "reproduce")
 """Packages that show figures but cannot change them: editing them keeps finished cells valid."""
 
 

@@ -25,10 +25,12 @@ from coterie.experiments.preparation import Prepared, prepare
 from coterie.experiments.results import (
     accuracy_by_chosen_values,
     chosen_values,
+    epsilon_spent,
     evaluation_summary,
     training_summary,
     without_popularity,
 )
+from coterie.experiments.round_log import RoundLog
 from coterie.experiments.run_report import run_report
 from coterie.experiments.training import Fitted, train
 from coterie.experiments.warm_start import reuse
@@ -137,6 +139,7 @@ def _train_and_evaluate(
             save=save_checkpoint if out else None,
             since=since,
             reuse=warm_start,
+            log=None if out is None else round_log(out, ready),
         )
         began = time.perf_counter()
         evaluation = evaluate(
@@ -176,6 +179,20 @@ def _train_and_evaluate(
         selections = {"selections": fitted.history.selections} if federated else {}
         save(out, finished, selections | chosen)
     return finished
+
+
+def round_log(folder: Path, ready: Prepared) -> RoundLog:
+    """The log of a run's rounds, with what a reader needs who does not know the run."""
+    choice = ready.experiment.choice
+    about = {
+        "algorithm": choice.algorithm,
+        "dataset": ready.experiment.data_label,
+        "protocol": ready.experiment.protocol_label,
+        "seed": choice.seed,
+        "metric": ready.evaluator.headline,
+        "part": ready.evaluator.part,
+    }
+    return RoundLog(folder, about, epsilon_spent(ready))
 
 
 def _with_curve_of_all_users(fitted: Fitted, ready: Prepared, evaluation: Evaluation) -> Fitted:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
@@ -29,7 +29,7 @@ from coterie.federated.federation import (
     Federation,
     NodeData,
 )
-from coterie.federated.privacy.budget import plan_of_run, releases_in
+from coterie.federated.privacy.budget import epsilon_of, plan_of_run, releases_in
 from coterie.federated.privacy.plan import central_plan
 from coterie.federated.privacy.settings import PrivacySettings
 from coterie.federated.privacy.statement import statement
@@ -162,6 +162,20 @@ def privacy(ready: Prepared, fitted: Fitted) -> JsonObject:
         made = releases_in(federation, world, rounds)
     source = settings.noise_source
     return {"privacy": statement(plan, noise, source, n_users, made, fitted.stopped)}
+
+
+def epsilon_spent(ready: Prepared) -> Callable[[int], float] | None:
+    """Round -> what is spent of the privacy budget; None without a budget or a federation."""
+    settings = ready.experiment.settings
+    if not isinstance(settings, PrivacySettings) or settings.epsilon is None:
+        return None
+    found = _federation(ready)
+    if found is None:
+        return None
+    federation, world, _ = found
+    plan = plan_of_run(federation, world)
+    per_step = federation.rounds_per_step(world)
+    return lambda step: epsilon_of(plan, releases_in(federation, world, step * per_step))
 
 
 def chosen_values(ready: Prepared, fitted: Fitted) -> dict[str, Floats]:

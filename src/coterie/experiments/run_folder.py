@@ -5,6 +5,7 @@ catalogue.npz    external ids, item texts, and the items that every user has see
 candidates.npz   the candidates that every test item was ranked against
 checkpoint.npz   everything that `coterie resume FOLDER` needs
 metrics.jsonl    one line per measurement up to the last checkpoint
+rounds.jsonl     the progress, appended while the run trains: see `round_log`
 model.npz        the arrays of the model at the last checkpoint or at the end; model.json names them
 result.json      the result, as `--json` prints it; it exists once the run is finished
 popularity.npz   how much popularity counts in scores, and that of every item, where it counts
@@ -12,7 +13,7 @@ devices.npz      private client state, for algorithms that have it; devices-N.np
 users.csv        metrics and chosen values per user
 recommendations.csv, split/    on request (`save`): see `saving`; readable by the owner only
 report.md, report.html
-.lock            locked by the process that writes
+.lock            locked by the process that writes, with its number
 
 All npz files, users.csv and a server's lists of users are readable by their owner only: they tell
 what single users did.
@@ -23,11 +24,13 @@ from __future__ import annotations
 import contextlib
 import errno
 import json
+import os
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import IO, TYPE_CHECKING, TypeVar
 
 import numpy as np
 
@@ -55,6 +58,7 @@ if TYPE_CHECKING:
 
 Loaded = TypeVar("Loaded")
 
+MOST_DIGITS = 32
 DEVICES = "devices.npz"
 PRIOR = "popularity.npz"
 """Private client state, which no server has."""
@@ -191,18 +195,41 @@ def locked_file(path: Path, taken: str) -> Iterator[None]:
     if sys.platform == "win32":
         yield
         return
+    try:
+        opened = path.open("a")
+    except OSError as error:
+        raise not_written(path, error) from None
+    with opened as lock:
+        if not _lock(lock):
+            raise RunError(taken)
+        # The number is for whoever wants to stop the process; a full disk may lack it.
+        with contextlib.suppress(OSError):
+            os.ftruncate(lock.fileno(), 0)
+            os.write(lock.fileno(), f"{os.getpid()}\n".encode())
+        yield
+
+
+def _lock(file: IO[str]) -> bool:
+    """Try to lock an open file. Whoever asks `is_held` has the lock for an instant."""
     import fcntl
 
-    try:
-        opened = path.open("w")
-    except OSError as error:
-        raise _not_written(path, error) from None
-    with opened as lock:
+    for pause in (0.02, 0.1, 0.0):
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            raise RunError(taken) from None
-        yield
+            time.sleep(pause)
+        else:
+            return True
+    return False
+
+
+def holder(lock: Path) -> int | None:
+    """The process that holds a lock, as it wrote into the file; None if no process does."""
+    try:
+        text = read_text(lock, MOST_DIGITS).strip()
+    except (OSError, CoterieError):
+        return None
+    return int(text) if text.isdecimal() and is_held(lock) else None
 
 
 def is_held(lock: Path) -> bool:
@@ -504,7 +531,7 @@ def link_file(origin: Path, path: Path) -> None:
     try:
         atomic_files.link_file(origin, path)
     except OSError as error:
-        raise _not_written(path, error) from None
+        raise not_written(path, error) from None
 
 
 def _write(path: Path, content: bytes, owner_only: bool = False) -> None:
@@ -520,10 +547,11 @@ def replacing(path: Path, owner_only: bool = True) -> Iterator[Path]:
         with atomic_files.replacing(path, owner_only=owner_only) as scratch:
             yield scratch
     except OSError as error:
-        raise _not_written(path, error) from None
+        raise not_written(path, error) from None
 
 
-def _not_written(path: Path, error: OSError) -> RunError:
+def not_written(path: Path, error: OSError) -> RunError:
+    """What a user is told about a file that cannot be written."""
     remedy = "Choose another folder."
     if error.errno in NO_SPACE:
         remedy = "Free some space and resume, or choose another folder."

@@ -27,6 +27,7 @@ from coterie.experiments.config import Course, Experiment
 from coterie.experiments.curve_sample import curve_sample
 from coterie.experiments.derived_defaults import popularity_prior
 from coterie.experiments.history import Point, TrainingHistory
+from coterie.experiments.round_log import RoundLog
 from coterie.federated.costs import Costs
 from coterie.federated.federation import Federation
 from coterie.federated.secagg.server import ABORTED
@@ -76,12 +77,14 @@ def train(
     save: SaveCheckpoint | None = None,
     since: Point | None = None,
     reuse: Callable[[Any], Any] | None = None,
+    log: RoundLog | None = None,
 ) -> Fitted:
     """Train to the end and return the last model.
 
     With `patience`, training stops after that many measurements without improvement and the best
     model is returned. `save` is called with every checkpoint, `since` is a checkpoint to resume
-    from, and `reuse` puts the weights of another run into the initial state.
+    from, `reuse` puts the weights of another run into the initial state, and rounds are written to
+    the log.
     """
     chosen = algorithm(experiment.choice.algorithm)
     course = experiment.course
@@ -103,6 +106,8 @@ def train(
         work.finish(point.state)
     with progress.task(f"Training {experiment.choice.algorithm}", total) as advance:
         advance(point.history.round)
+        if log is not None:
+            log.begin(point.history, total)
         try:
             while not over(point.history, total, course):
                 after = step(work, point)
@@ -115,6 +120,8 @@ def train(
                     note = evaluator.describe(value)
                 # Assigned only now, so that a checkpoint of an interrupted run has its measurement.
                 point = after
+                if log is not None:
+                    log.step(point.history)
                 if save is not None and (
                     schedule.is_due(point.history.round) or over(point.history, total, course)
                 ):

@@ -25,6 +25,7 @@ class Access:
     key: Path | None = None
     client_ca: Path | None = None
     """Callers need a certificate of this authority."""
+    other_names: str = "--token-file or --client-ca"
 
     @classmethod
     def of(
@@ -74,9 +75,7 @@ class Access:
         """
         if self.token is not None or self.client_ca is not None:
             return True
-        name = host.decode("latin-1").lower()
-        name = name.rpartition(":")[0] if not name.endswith("]") and ":" in name else name
-        return name.strip("[]") in LOOPBACK
+        return is_loopback(host)
 
     def tls(self) -> ssl.SSLContext | None:
         """TLS with these files, or an error that names them."""
@@ -100,6 +99,13 @@ class Access:
                     "certificate authority as PEM. Check the file."
                 ) from None
         return context
+
+
+def is_loopback(host: bytes) -> bool:
+    """Whether a Host header names this machine."""
+    name = host.decode("latin-1").lower()
+    name = name.rpartition(":")[0] if not name.endswith("]") and ":" in name else name
+    return name.strip("[]") in LOOPBACK
 
 
 def read_token(path: Path) -> bytes:

@@ -10,10 +10,9 @@ import json
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from coterie.core.http_body import BodyTooLarge, ConnectionBroke, check_length, read_body
-from coterie.serving.access import Access
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -22,6 +21,20 @@ MOST_BYTES = 1 << 20
 """Largest body of a request."""
 BODY_SECONDS = 20.0
 """Time in which a body must arrive."""
+
+
+class CallerCheck(Protocol):
+    """Who may call."""
+
+    @property
+    def other_names(self) -> str:
+        """What the server needs to be reached by other names than those of this machine."""
+
+    def accepts(self, authorization: bytes) -> bool:
+        """Whether a request with this Authorization header may pass."""
+
+    def accepts_host(self, host: bytes) -> bool:
+        """Whether a request to this Host may pass."""
 
 
 class TurnedAway(Exception):
@@ -35,7 +48,7 @@ class TurnedAway(Exception):
 @dataclass(slots=True)
 class ApiGate:
     app: ASGIApp
-    access: Access
+    access: CallerCheck
     log: Callable[[str], None] = lambda line: None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -67,7 +80,7 @@ class ApiGate:
             raise TurnedAway(
                 421,
                 f"the Host is {host[:80].decode('latin-1')!r}; expected localhost or 127.0.0.1. "
-                "To be reached by another name, the server needs --token-file or --client-ca.",
+                f"To be reached by another name, the server needs {self.access.other_names}.",
             )
         if not self.access.accepts(headers.get(b"authorization", b"")):
             raise TurnedAway(

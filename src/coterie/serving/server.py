@@ -93,8 +93,8 @@ def run_until_stopped(server: uvicorn.Server, listening: socket.socket) -> None:
     server.run(sockets=[listening])
 
 
-def bound_socket(address: Address) -> socket.socket:
-    """A socket that listens at the address, or an error that names it."""
+def bound_socket(address: Address, option: str = "--address HOST:PORT") -> socket.socket:
+    """A socket that listens at the address, or an error that names it and the option."""
     try:
         family = socket.getaddrinfo(address.host, address.port)[0][0]
         bound = socket.socket(family, socket.SOCK_STREAM)
@@ -105,6 +105,6 @@ def bound_socket(address: Address) -> socket.socket:
     except OSError as error:
         raise ConfigError(
             f"the server cannot listen at {address} ({error.strerror}); expected a free port of "
-            "this machine. Choose another with --address HOST:PORT."
+            f"this machine. Choose another with {option}."
         ) from None
     return bound

@@ -1,0 +1,1 @@
+"""`coterie console`: runs, federations and papers in a browser."""

@@ -1,0 +1,110 @@
+"""Command lines that make what is on the screen, with the settings that are not defaults only."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from coterie.algorithms.registry import algorithm
+from coterie.core.plain_files import parse_yaml
+from coterie.experiments.config import Experiment
+from coterie.types import JsonObject
+
+NAMED = ("algorithm", "dataset", "protocol", "seed")
+"""Settings that have options of their own."""
+
+
+def shown_command(arguments: Sequence[str]) -> str:
+    """A command line that a shell reads back unchanged."""
+    return shlex.join(["coterie", *arguments])
+
+
+def run_options(experiment: Experiment) -> list[str]:
+    """The arguments of `coterie run` that make this experiment."""
+    choice = experiment.choice
+    options = [choice.algorithm, f"--dataset={choice.dataset}"]
+    if choice.protocol and choice.protocol != _defaults(experiment)["protocol"]:
+        options.append(f"--protocol={choice.protocol}")
+    if choice.seed:
+        options.append(f"--seed={choice.seed}")
+    for key, value in changes(experiment).items():
+        options += ["--set", assignment(key, value)]
+    return options
+
+
+def report_options(folders: Sequence[Path]) -> list[str]:
+    """The arguments that show some runs side by side."""
+    return ["report", *map(str, folders)]
+
+
+def compare_options(methods: Mapping[str, Experiment], seeds: Sequence[int]) -> list[str] | None:
+    """The arguments of `coterie compare` that repeat a comparison; None if none does.
+
+    The seeds of a comparison are 0, 1, and so on.
+    """
+    if sorted(seeds) != list(range(len(seeds))):
+        return None
+    first = next(iter(methods.values()))
+    options = ["compare"]
+    shared: dict[str, object] = {}
+    own: dict[str, dict[str, object]] = {}
+    for label, experiment in methods.items():
+        name = experiment.choice.algorithm
+        options.append(name if label == name else f"{label}={name}")
+        known = algorithm(name).settings.model_fields
+        for key, value in changes(experiment).items():
+            (own.setdefault(label, {}) if key in known else shared)[key] = value
+    options.append(f"--dataset={first.choice.dataset}")
+    if first.choice.protocol != _defaults(first)["protocol"]:
+        options.append(f"--protocol={first.choice.protocol}")
+    options.append(f"--seeds={len(seeds)}")
+    pairs = [assignment(key, value) for key, value in shared.items()]
+    pairs += [
+        assignment(f"{label}.{key}", value)
+        for label, settings in own.items()
+        for key, value in settings.items()
+    ]
+    for pair in pairs:
+        options += ["--set", pair]
+    return options
+
+
+def changes(experiment: Experiment) -> JsonObject:
+    """The settings whose values are not the defaults of the algorithm on the dataset."""
+    usual = _defaults(experiment) | {"protocol": experiment.choice.protocol}
+    with_protocol = Experiment.of(
+        {key: value for key, value in usual.items() if key in NAMED and value is not None}
+    ).flat()
+    flat = experiment.flat()
+    return {
+        key: value
+        for key, value in flat.items()
+        if key not in NAMED and value != with_protocol.get(key)
+    }
+
+
+def _defaults(experiment: Experiment) -> JsonObject:
+    choice = experiment.choice
+    named = {"algorithm": choice.algorithm, "dataset": choice.dataset, "seed": choice.seed}
+    return Experiment.of(named).flat()
+
+
+def assignment(key: str, value: object) -> str:
+    """KEY=VALUE, which `--set` reads as this value."""
+    if value is None:
+        return f"{key}="
+    text = str(value).lower() if isinstance(value, bool) else str(value)
+    return f"{key}={text if _reads_as(text, value) else json.dumps(value)}"
+
+
+def _reads_as(text: str, value: object) -> bool:
+    """Whether YAML reads the text as the value."""
+    from yaml import YAMLError
+
+    try:
+        found: object = parse_yaml(text) if text else None
+    except YAMLError:
+        return False
+    return type(found) is type(value) and found == value

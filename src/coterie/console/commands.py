@@ -73,16 +73,18 @@ def compare_options(methods: Mapping[str, Experiment], seeds: Sequence[int]) -> 
 
 def changes(experiment: Experiment) -> JsonObject:
     """The settings whose values are not the defaults of the algorithm on the dataset."""
-    usual = _defaults(experiment) | {"protocol": experiment.choice.protocol}
-    with_protocol = Experiment.of(
-        {key: value for key, value in usual.items() if key in NAMED and value is not None}
-    ).flat()
     flat = experiment.flat()
-    return {
-        key: value
-        for key, value in flat.items()
-        if key not in NAMED and value != with_protocol.get(key)
-    }
+    named: JsonObject = {key: flat[key] for key in NAMED}
+    own = algorithm(experiment.choice.algorithm).settings.model_fields
+    of_data = {key: value for key, value in _differing(flat, named).items() if key not in own}
+    # Tuned settings are defaults of the usual data alone, so that changes of the data come first.
+    return of_data | _differing(flat, named | of_data)
+
+
+def _differing(flat: JsonObject, given: JsonObject) -> JsonObject:
+    """The settings that are not what follows from those given."""
+    usual = Experiment.of(given).flat()
+    return {key: value for key, value in flat.items() if value != usual.get(key)}
 
 
 def _defaults(experiment: Experiment) -> JsonObject:
@@ -96,7 +98,9 @@ def assignment(key: str, value: object) -> str:
     if value is None:
         return f"{key}="
     text = str(value).lower() if isinstance(value, bool) else str(value)
-    return f"{key}={text if _reads_as(text, value) else json.dumps(value)}"
+    is_plain = not isinstance(value, list | dict) and _reads_as(text, value)
+    # JSON is YAML, but for characters that JSON writes as two escapes.
+    return f"{key}={text if is_plain else json.dumps(value, ensure_ascii=False)}"
 
 
 def _reads_as(text: str, value: object) -> bool:

@@ -63,6 +63,7 @@ def compare_runs(folders: Sequence[FoundFolder]) -> JsonObject:
             f"{len(folders)} runs are selected; expected 1 to {MOST_RUNS}. Select fewer."
         )
     runs = [read_run(folder) for folder in folders]
+    runs.sort(key=lambda run: int(run.result["seed"]))
     labels = method_labels([run.config | _named(run) for run in runs])
     methods: dict[str, list[FinishedRun]] = {}
     for run, label in zip(runs, labels, strict=True):

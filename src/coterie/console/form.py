@@ -92,10 +92,7 @@ def form(algorithm_name: str, dataset: str) -> JsonObject:
 def choices() -> JsonObject:
     """What there is to choose from: algorithms, datasets and protocols."""
     return {
-        "algorithms": [
-            {"name": name, "about": algorithm(name).summary, "federated": algorithm(name).federated}
-            for name in names()
-        ],
+        "algorithms": algorithms(),
         "datasets": [
             {
                 "name": name,
@@ -106,6 +103,15 @@ def choices() -> JsonObject:
         ],
         "protocols": list(PROTOCOLS),
     }
+
+
+@cache
+def algorithms() -> list[JsonObject]:
+    """Every algorithm. Reading all of them for the first time takes seconds."""
+    return [
+        {"name": name, "about": algorithm(name).summary, "federated": algorithm(name).federated}
+        for name in names()
+    ]
 
 
 def _inherited(settings: type[Settings]) -> set[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING
 from coterie.console.access import ConsoleAccess
 from coterie.console.folders import Folders
 from coterie.console.following import RunFollowers
+from coterie.console.form import algorithms
 from coterie.console.guard import SecureHeaders
 from coterie.console.session import Session
 from coterie.console.workspace import Workspace
@@ -49,6 +51,8 @@ def serve_console(
         log(f"Console: {access.url} shows {', '.join(map(str, folders.roots))}.")
         log(f"To start and stop runs, open {access.url}/#token={session.token}")
         log("Stop with Ctrl-C.")
+        # The form needs all algorithms, which takes seconds: not when somebody waits for it.
+        threading.Thread(target=algorithms, name="algorithms", daemon=True).start()
         ending.server = server_of(app, ApiConnection, tls)
         run_until_stopped(ending.server, listening)
     log("Stopped.")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import json
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import resources, util
@@ -19,6 +21,7 @@ TYPES = {
     ".svg": "image/svg+xml",
 }
 PLOTLY = "plotly.js"
+STYLE_ID = re.compile(rb'getElementById\("([0-9a-f]{64})"\)')
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,5 +53,17 @@ def _files(folder: Traversable, prefix: str) -> Iterator[tuple[str, StaticFile]]
 def _plotly() -> StaticFile:
     if util.find_spec("plotly") is None:
         raise MissingExtra("coterie console", "web,report")
-    script = resources.files("plotly").joinpath("package_data", "plotly.min.js")
-    return StaticFile(script.read_bytes(), TYPES[".js"])
+    script = resources.files("plotly").joinpath("package_data", "plotly.min.js").read_bytes()
+    return StaticFile(_without_inline_styles(script) + script, TYPES[".js"])
+
+
+def _without_inline_styles(script: bytes) -> bytes:
+    """A statement that keeps plotly from adding the inline styles of its maps.
+
+    The content policy forbids them. Plotly leaves them out where an element has their id already.
+    """
+    ids = sorted({found.decode() for found in STYLE_ID.findall(script)})
+    return (
+        f"for (const id of {json.dumps(ids)}) "
+        'document.head.append(Object.assign(document.createElement("meta"), { id }));\n'
+    ).encode()

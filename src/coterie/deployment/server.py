@@ -50,6 +50,8 @@ from coterie.types import JsonObject
 TIDY_SECONDS = 60.0
 MOST_NAMES = 50
 """Nodes that a line of the log names."""
+MOST_CONTACTS = 1000
+"""Nodes whose last contact the status shows."""
 RECENT = 100
 """Rounds whose median duration the status shows."""
 TEST = "test"
@@ -460,6 +462,7 @@ def status_of(
         "enrolled": len(membership.enrolled),
         "users": membership.members.n_users,
         "silent": sorted(membership.silent),
+        "last_contact": dict(list(traffic.last_contact.items())[:MOST_CONTACTS]),
         "rollbacks": membership.log.rounds,
         "quarantined": sorted(membership.log.quarantined),
         "updates": history.updates,

@@ -71,6 +71,8 @@ class NodeTraffic:
     last_refused: dict[str, str] = field(default_factory=dict)
     """Reason -> whose reply was refused last, and when."""
     phases: RoundPhases = field(default_factory=RoundPhases)
+    last_contact: dict[str, str] = field(default_factory=dict)
+    """Node -> when its last reply came."""
     answered: set[str] = field(default_factory=set)
     """Nodes that replied to an exchange since the round began."""
 
@@ -95,6 +97,8 @@ class NodeTraffic:
         if sent:
             with self._phase(kind):
                 replies = self.nodes.send(kind, sent, seconds)
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        self.last_contact.update(dict.fromkeys(replies, now))
         if kind == TRAIN:
             self.answered.update(replies)
         up = "bytes_up" if kind == TRAIN else "bytes_control"

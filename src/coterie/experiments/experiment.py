@@ -214,6 +214,8 @@ def _write_catalogue(out: Path, ready: Prepared) -> None:
 def save(out: Path, finished: Run, user_columns: Mapping[str, np.ndarray]) -> None:
     """Write a finished run. The result is written last and marks the folder as complete."""
     run_folder.write_model(out, finished.model, finished.prior)
+    # A curve of sampled users is scaled to all of them at the end.
+    run_folder.write_metrics(out, finished.curve)
     assert finished.evaluation is not None
     run_folder.write_users(out, finished.catalogue.user_ids, finished.evaluation, user_columns)
     run_folder.write_text(out, "report.md", markdown([finished]))

@@ -78,7 +78,7 @@ export function figureCard(figure, name) {
     replace(axes, current.axes.length > 1 ? current.axes.map((each) => h('button', {
       type: 'button', 'aria-pressed': String(each === axis), onclick: () => { axis = each; draw() },
     }, each)) : null)
-    replace(legend, current.series.map((series, n) => {
+    replace(legend, current.series.length < 2 ? null : current.series.map((series, n) => {
       const swatch = h('span', { class: 'swatch' })
       swatch.style.setProperty('background', colourOf(current.colours[n]))
       return h('li', {}, swatch, series.name)

@@ -21,7 +21,6 @@ export async function comparePage(main, query) {
       h('p', { class: 'quiet' }, 'Runs that differ in the seed alone are one method. ', h('a', { href: '#/runs' }, 'Change the selection'))),
     ),
     h('ul', { class: 'chips' }, found.methods.map((method, n) => chip(method, n, ids))),
-    h('div', { class: 'spaced' }),
     conclusion(found),
     cards.length ? h('div', { class: 'grid figures' }, cards) : notice('Trained in one step: there is no curve.', 'info'),
     tests(found),
@@ -92,7 +91,7 @@ function metrics(found) {
     const text = format.metric(one.name, format.mean(values)) + (Number.isFinite(spread) ? ` ±${spread.toFixed(4)}` : '')
     return bestOf(one).has(n) ? h('span', { class: 'best' }, text) : text
   })
-  const columns = [{ title: 'Metric', lead: true }, { title: 'What it measures' }, ...found.methods.map((method) => ({ title: method.label, kind: 'number' }))]
+  const columns = [{ title: 'Metric', lead: true }, { title: 'What it measures', lead: true }, ...found.methods.map((method) => ({ title: method.label, kind: 'number' }))]
   const rows = (list) => list.map((one) => [one.name, h('span', { class: 'quiet small' }, one.about), ...shown(one)])
   const others = found.metrics.filter((one) => !one.headline)
   return h('section', { class: 'card' }, h('h2', {}, 'Metrics'),

@@ -20,6 +20,7 @@ export async function runPage(main, query) {
   const page = { id, parts, summary: null, federation: {}, begin: null, lines: [], points: [], card: null, error: '', details: null }
   replace(main, Object.values(parts))
   await showDetails(page)
+  if (page.summary?.state === 'finished') return () => page.card?.close()
   const stop = follow(id, {
     begin: (line) => { began(page, line); show(page) },
     round: (line) => { received(page, line); show(page) },
@@ -38,7 +39,9 @@ async function showDetails(page) {
   page.error = found.error
   if (found.summary) page.summary = found.summary
   if (found.federation) page.federation = found.federation
-  if (!page.points.length && found.curve?.length) page.points = found.curve.map(pointOfCurve)
+  // The curve of a finished run is of all users; while it trains, it may be of a sample.
+  const isFinal = page.summary?.state === 'finished'
+  if (found.curve?.length && (isFinal || !page.points.length)) page.points = found.curve.map(pointOfCurve)
   show(page)
   showResult(page)
 }
@@ -195,7 +198,7 @@ function refusedOf(page) {
 function showFigure(page) {
   const name = page.begin?.begin.metric ?? page.summary.metric
   const points = page.points.filter((point) => Number.isFinite(point.metrics?.[name]))
-  const key = `${name} ${points.length} ${points.at(-1)?.round}`
+  const key = `${name} ${points.length} ${points.at(-1)?.round} ${points.at(-1)?.metrics[name]}`
   if (!points.length || page.figureKey === key) return
   page.figureKey = key
   const figure = figureOf(name, points)
@@ -236,7 +239,7 @@ function showNodes(page) {
   replace(page.parts.nodes,
     contacts.length ? h('section', { class: 'card' }, h('h2', {}, 'Nodes'),
       table([{ title: 'Node', lead: true }, { title: 'State' }, { title: 'Last contact' }],
-        contacts.map(([node, at]) => [node, silent.has(node) ? badge('stopped', 'silent') : badge('finished', 'answers'), format.ago(Number(at))]))) : null,
+        contacts.map(([node, at]) => [node, silent.has(node) ? badge('stopped', 'silent') : badge('finished', 'answers'), format.ago(Date.parse(at) / 1000)]))) : null,
     others.length ? h('details', { class: 'card' }, h('summary', {}, 'Status of the server'),
       h('dl', { class: 'settings' }, others.map(([key, value]) => h('div', {}, h('dt', {}, key.replaceAll('_', ' ')), h('dd', {}, text(value)))))) : null)
 }
@@ -252,7 +255,7 @@ function text(value) {
 
 function showPoints(page) {
   const name = page.begin?.begin.metric ?? page.summary.metric
-  const key = `${name} ${page.points.length} ${page.points.at(-1)?.round}`
+  const key = `${name} ${page.points.length} ${page.points.at(-1)?.round} ${page.points.at(-1)?.metrics[name]}`
   if (!page.points.length || page.pointsKey === key) return
   page.pointsKey = key
   const isOpen = page.parts.points.querySelector('details')?.open
@@ -265,7 +268,7 @@ function showPoints(page) {
 function showResult(page) {
   const { result = {}, words = {}, settings = {}, command } = page.details
   const names = Object.keys(result.metrics ?? {})
-  const columns = [{ title: 'Metric', lead: true }, { title: 'What it measures' }, { title: page.summary?.protocol ?? 'Value', kind: 'number' }, { title: 'Full ranking', kind: 'number' }, { title: 'Most popular items', kind: 'number' }]
+  const columns = [{ title: 'Metric', lead: true }, { title: 'What it measures', lead: true }, { title: page.summary?.protocol ?? 'Value', kind: 'number' }, { title: 'Full ranking', kind: 'number' }, { title: 'Most popular items', kind: 'number' }]
   const rows = names.map((name) => [name, h('span', { class: 'quiet small' }, words[name]), value(result.metrics, name), value(result.full, name), value(result.popular, name)])
   const below = result.below_popular ?? []
   replace(page.parts.result,

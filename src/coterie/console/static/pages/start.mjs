@@ -160,7 +160,7 @@ export async function startPage(main) {
 
   replace(main,
     h('div', { class: 'title' }, h('div', {}, h('h1', {}, 'Start an experiment'), h('p', { class: 'quiet' }, `The run goes into ${choices.out}.`)), h('div', { class: 'buttons' }, start)),
-    h('section', { class: 'card' }, h('div', { class: 'inputs' },
+    h('section', { class: 'card' }, h('div', { class: 'inputs main' },
       labelledControl('algorithm', 'Algorithm', algorithm), labelledControl('dataset', 'Data', dataset),
       labelledControl('protocol', 'Protocol', protocol), labelledControl('seed', 'Seed', seed)), about,
     h('div', { class: 'buttons' }, writeButton('Look at the data', preview)), look),

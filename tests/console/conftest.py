@@ -1,0 +1,20 @@
+"""Finished runs for the console: two methods with two seeds each."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import coterie
+
+SMALL = {"n_users": 60, "n_items": 40, "n_groups": 2, "mean_interactions": 10}
+
+
+@pytest.fixture(scope="session")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("console") / "runs"
+    for seed in (0, 1):
+        coterie.run("fedavg", rounds=4, seed=seed, out=folder / f"fedavg-{seed}", **SMALL)
+        coterie.run("popular", seed=seed, out=folder / f"popular-{seed}", **SMALL)
+    return folder

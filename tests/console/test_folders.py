@@ -6,11 +6,11 @@ import os
 from pathlib import Path
 
 import pytest
+from consoles import write_run
 
 from coterie.console.folders import DEEPEST, Folders, id_of
 from coterie.console.summaries import RunSummaries
 from coterie.errors import ConfigError
-from consoles import write_run
 
 
 def names(folder: Path) -> list[str]:

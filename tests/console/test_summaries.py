@@ -8,12 +8,12 @@ import time
 from pathlib import Path
 
 import pytest
+from consoles import write_run
 
 from coterie.console import summaries
 from coterie.console.folders import Folders, FoundFolder
 from coterie.console.summaries import RunSummaries
 from coterie.experiments import run_folder
-from consoles import write_run
 
 
 def found(folder: Path) -> FoundFolder:

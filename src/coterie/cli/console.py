@@ -50,7 +50,9 @@ def console(
         ),
     ] = None,
 ) -> None:
-    """Show runs and federations in a browser, live and afterwards.
+    """Show runs and federations in a browser.
+
+    Pages follow runs while they train.
 
     Reads only the folders named, and needs no network. To start, stop and resume runs, a browser
     needs the token that is printed.

@@ -21,7 +21,7 @@ from coterie.experiments import run_folder
 from coterie.experiments.round_log import NAME as ROUNDS
 from coterie.types import JsonObject
 
-State = Literal["starting", "running", "finished", "stopped", "unreadable"]
+RunState = Literal["starting", "running", "finished", "stopped", "unreadable"]
 
 RESULT = "result.json"
 CONFIG = "config.yaml"
@@ -31,7 +31,7 @@ WATCHED = (RESULT, CONFIG, ROUNDS, STATUS)
 LONGEST = 300
 """Letters of a text in the table."""
 
-Stamp = tuple[tuple[int, int] | None, ...]
+FileStamps = tuple[tuple[int, int] | None, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class RunSummary:
     name: str
     folder: str
     kind: str
-    state: State = "unreadable"
+    state: RunState = "unreadable"
     algorithm: str = ""
     dataset: str = ""
     protocol: str = ""
@@ -63,7 +63,7 @@ class RunSummary:
 class RunSummaries:
     """Summaries by id, as they were when the files had their stamps."""
 
-    known: dict[str, tuple[Stamp, RunSummary]] = field(default_factory=dict)
+    known: dict[str, tuple[FileStamps, RunSummary]] = field(default_factory=dict)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def of(self, folder: FoundFolder) -> RunSummary:
@@ -86,7 +86,7 @@ def _is_running(folder: FoundFolder) -> bool:
     return folder.has(LOCK) and run_folder.is_held(folder.path / LOCK)
 
 
-def _stamp(folder: FoundFolder) -> Stamp:
+def _stamp(folder: FoundFolder) -> FileStamps:
     return tuple(_stamp_of(folder.path / name) if folder.has(name) else None for name in WATCHED)
 
 
@@ -98,7 +98,7 @@ def _stamp_of(path: Path) -> tuple[int, int] | None:
     return found.st_mtime_ns, found.st_size
 
 
-def _read(folder: FoundFolder, stamp: Stamp) -> RunSummary:
+def _read(folder: FoundFolder, stamp: FileStamps) -> RunSummary:
     changed = max((found[0] for found in stamp if found is not None), default=0) / 1e9
     empty = RunSummary(folder.id, folder.name, one_line(folder.path), folder.kind, changed=changed)
     try:

@@ -59,7 +59,7 @@ async function begin() {
     history.replaceState(null, '', '#/runs')
     await enterToken(decodeURIComponent(given[1])).catch((error) => announce(error.message))
   }
-  await refreshSession().catch(showPermission)
+  refreshSession().catch(showPermission)
   window.addEventListener('hashchange', route)
   document.getElementById('skip').addEventListener('click', (event) => {
     event.preventDefault()

@@ -32,6 +32,7 @@ FILES = {
     ".lock",
     "checkpoint.npz",
     "metrics.jsonl",
+    "rounds.jsonl",
     "result.json",
     "users.csv",
     "model.npz",

@@ -52,10 +52,8 @@ def console(
 ) -> None:
     """Show runs and federations in a browser.
 
-    Pages follow runs while they train.
-
-    Reads only the folders named, and needs no network. To start, stop and resume runs, a browser
-    needs the token that is printed.
+    Pages follow runs while they train. Only the folders named are read, and nothing comes from the
+    network. To start, stop and resume runs, a browser needs the token that is printed.
 
     coterie console
 

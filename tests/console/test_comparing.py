@@ -14,6 +14,7 @@ from coterie.console.comparing import (
     compare_runs,
     differing_settings,
     method_labels,
+    partial_settings,
 )
 from coterie.console.folders import Folders
 from coterie.errors import ConfigError, RunError
@@ -97,10 +98,13 @@ def test_labels_that_are_cut_short_stay_distinct() -> None:
 
 
 def test_settings_that_differ() -> None:
-    found = differing_settings(
-        {"one": {"seed": 0, "clip": 1, "size": 8}, "other": {"seed": 1, "clip": 2, "size": 8}}
-    )
-    assert found == {"clip": ["1", "2"]}
+    configs = {
+        "one": {"seed": 0, "clip": 1, "size": 8, "nodes": 3},
+        "other": {"seed": 1, "clip": 2, "size": 8, "nodes": 3},
+        "third": {"seed": 1, "clip": 2, "size": 8},
+    }
+    assert differing_settings(configs) == {"clip": ["1", "2", "2"]}
+    assert partial_settings(configs) == {"nodes": ["3", "3", None]}
 
 
 def test_the_number_of_runs_is_bounded(runs: Path) -> None:

@@ -224,6 +224,22 @@ def test_a_round_without_a_quorum_is_repeated(name, lost, people, tmp_path, monk
     assert (status["state"], status["unanswered"]) == ("finished", 2)
 
 
+def test_rounds_and_contacts_can_be_followed(people, tmp_path):
+    """Also through a restart: the log names the round after which the server went on."""
+    terms, paths = new_federation("fedfast", people, tmp_path, 3)
+    lossy = InProcessNodes(paths, lambda kind, node, call: call >= 5 and node > 0)
+    with pytest.raises(NoQuorum):
+        served(tmp_path, terms, lossy)
+    served(tmp_path, terms, InProcessNodes(paths))
+    lines = [json.loads(line) for line in (tmp_path / "rounds.jsonl").read_text().splitlines()]
+    assert [line["after"] for line in lines if "begin" in line] == [0, 2]
+    assert lines[-1]["round"] == ROUNDS
+    assert lines[-1]["part"] == "test"
+    status = json.loads((tmp_path / "status.json").read_text())
+    assert lines[-1]["metrics"].items() <= status["metrics"].items()
+    assert len(status["last_contact"]) == 3
+
+
 def test_another_federation_begins_anew(people, tmp_path):
     """Private state of one federation is not used in another."""
     terms, paths = new_federation("pfpl+", people, tmp_path, 2)

@@ -68,6 +68,7 @@ def compare_runs(folders: Sequence[FoundFolder]) -> JsonObject:
     methods: dict[str, list[FinishedRun]] = {}
     for run, label in zip(runs, labels, strict=True):
         methods.setdefault(label, []).append(run)
+    configs = {label: of_label[0].config for label, of_label in methods.items()}
     figures = panels(runs, labels)
     tested: JsonObject = {}
     reason = ""
@@ -87,7 +88,8 @@ def compare_runs(folders: Sequence[FoundFolder]) -> JsonObject:
             "figures": [_figure(figure) for figure in figures],
             "tested": tested,
             "not_tested": reason,
-            "settings": differing_settings({k: v[0].config for k, v in methods.items()}),
+            "settings": differing_settings(configs),
+            "partial_settings": partial_settings(configs),
             "command": shown_command(command),
         }
     )
@@ -125,14 +127,31 @@ def _distinct(labels: Sequence[str], keys: Sequence[Mapping[str, object]]) -> li
 
 
 def differing_settings(configs: Mapping[str, Mapping[str, object]]) -> JsonObject:
-    """Setting -> its value for every method, of settings that are not the same for all."""
+    """Setting -> its value for every method, of settings that differ where methods have them."""
     names = dict.fromkeys(name for config in configs.values() for name in config)
-    values = {name: [config.get(name) for config in configs.values()] for name in names}
-    return {
-        name: [None if value is None else one_line(value) for value in row]
-        for name, row in values.items()
-        if name not in UNLIKE and any(value != row[0] for value in row)
+    values = {
+        name: [config[name] for config in configs.values() if name in config] for name in names
     }
+    return {
+        name: _row(name, configs)
+        for name, known in values.items()
+        if name not in UNLIKE and any(value != known[0] for value in known)
+    }
+
+
+def partial_settings(configs: Mapping[str, Mapping[str, object]]) -> JsonObject:
+    """Setting -> its value for every method, of settings that not every method has."""
+    names = dict.fromkeys(name for config in configs.values() for name in config)
+    return {
+        name: _row(name, configs)
+        for name in names
+        if any(name not in config for config in configs.values())
+    }
+
+
+def _row(name: str, configs: Mapping[str, Mapping[str, object]]) -> list[str | None]:
+    values = [config.get(name) for config in configs.values()]
+    return [None if value is None else one_line(value) for value in values]
 
 
 def _named(run: FinishedRun) -> JsonObject:

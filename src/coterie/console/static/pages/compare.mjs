@@ -91,7 +91,7 @@ function metrics(found) {
     const text = format.metric(one.name, format.mean(values)) + (Number.isFinite(spread) ? ` ±${spread.toFixed(4)}` : '')
     return bestOf(one).has(n) ? h('span', { class: 'best' }, text) : text
   })
-  const columns = [{ title: 'Metric', lead: true }, { title: 'What it measures', lead: true }, ...found.methods.map((method) => ({ title: method.label, kind: 'number' }))]
+  const columns = [{ title: 'Metric', lead: true, kind: 'tight' }, { title: 'What it measures', lead: true }, ...found.methods.map((method) => ({ title: method.label, kind: 'number' }))]
   const rows = (list) => list.map((one) => [one.name, h('span', { class: 'quiet small' }, one.about), ...shown(one)])
   const others = found.metrics.filter((one) => !one.headline)
   return h('section', { class: 'card' }, h('h2', {}, 'Metrics'),
@@ -109,9 +109,12 @@ function bestOf(one) {
 }
 
 function settings(found) {
-  const names = Object.keys(found.settings)
-  if (!names.length) return found.methods.length > 1 ? null : h('div', {})
   const columns = [{ title: 'Setting', lead: true }, ...found.methods.map((method) => ({ title: method.label }))]
-  const rows = names.map((name) => [name, ...found.settings[name].map((value) => value ?? h('span', { class: 'quiet' }, '–'))])
-  return h('section', { class: 'card' }, h('h2', {}, 'Settings that differ'), table(columns, rows))
+  const rows = (values) => Object.keys(values).map((name) => [name, ...values[name].map((value) => value ?? h('span', { class: 'quiet' }, '–'))])
+  const differing = rows(found.settings)
+  const partial = rows(found.partial_settings)
+  if (!differing.length && !partial.length) return null
+  return h('section', { class: 'card' }, h('h2', {}, 'Settings that differ'),
+    differing.length ? table(columns, differing) : null,
+    partial.length ? h('details', {}, h('summary', {}, `${partial.length} settings that not every method has`), table(columns, partial)) : null)
 }

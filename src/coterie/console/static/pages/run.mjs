@@ -142,7 +142,7 @@ function showProgress(page) {
     return
   }
   const left = secondsLeft(page.lines, total)
-  const words = run.state === 'running' && left !== null ? `about ${format.duration(left)} left` : run.state === 'running' ? '' : run.state
+  const words = run.state === 'running' && left !== null ? `about ${format.duration(left)} left` : ''
   replace(page.parts.progress, h('section', { class: 'card progress', 'aria-label': 'Progress' },
     h('div', { class: 'words' }, h('strong', { class: 'round-count' }, `Round ${format.count(round)} of ${format.count(total)}`), h('span', { class: 'quiet' }, words)),
     h('progress', { max: total, value: round, 'aria-label': 'Rounds' })))
@@ -173,7 +173,7 @@ function showTiles(page) {
   const perRound = (bytes) => (rounds ? `${format.size(bytes / rounds)} a round` : '')
   const tiles = [
     name ? field(name, format.metric(name, value ?? NaN), run.state === 'finished' ? 'all tested users' : latest ? `round ${format.count(latest.round)}` : 'not measured yet') : null,
-    down ? field('Accepted updates', format.count(last.updates ?? status.updates ?? result.updates)) : null,
+    down ? field('Accepted', format.count(last.updates ?? status.updates ?? result.updates)) : null,
     down ? field('Dropped out', format.count(last.dropped ?? status.dropped ?? result.dropped ?? NaN)) : null,
     down ? field('Refused', format.count(sum(refusedOf(page)))) : null,
     down ? field('Sent by clients', format.size(up), perRound(up)) : null,
@@ -268,7 +268,7 @@ function showPoints(page) {
 function showResult(page) {
   const { result = {}, words = {}, settings = {}, command } = page.details
   const names = Object.keys(result.metrics ?? {})
-  const columns = [{ title: 'Metric', lead: true }, { title: 'What it measures', lead: true }, { title: page.summary?.protocol ?? 'Value', kind: 'number' }, { title: 'Full ranking', kind: 'number' }, { title: 'Most popular items', kind: 'number' }]
+  const columns = [{ title: 'Metric', lead: true, kind: 'tight' }, { title: 'What it measures', lead: true }, { title: page.summary?.protocol ?? 'Value', kind: 'number' }, { title: 'Full ranking', kind: 'number' }, { title: 'Most popular items', kind: 'number' }]
   const rows = names.map((name) => [name, h('span', { class: 'quiet small' }, words[name]), value(result.metrics, name), value(result.full, name), value(result.popular, name)])
   const below = result.below_popular ?? []
   replace(page.parts.result,

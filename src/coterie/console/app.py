@@ -18,8 +18,9 @@ from coterie.console.pages.runs import runs_page
 from coterie.console.pages.session import session_page
 from coterie.console.pages.start import start_page
 from coterie.console.session import Session
-from coterie.console.static_files import StaticFile, static_files
+from coterie.console.static_files import static_files
 from coterie.console.workspace import Workspace
+from coterie.core.page_files import PageFile
 from coterie.serving.app import add_error_replies, failure
 from coterie.version import __version__
 
@@ -42,7 +43,7 @@ def make_console(workspace: Workspace, session: Session, followers: RunFollowers
     return Guard(app, session)
 
 
-def add_static_files(app: FastAPI, files: dict[str, StaticFile]) -> None:
+def add_static_files(app: FastAPI, files: dict[str, PageFile]) -> None:
     @app.get("/", include_in_schema=False)
     async def index(request: Request) -> Response:
         return file_reply(request, files[INDEX])
@@ -55,7 +56,7 @@ def add_static_files(app: FastAPI, files: dict[str, StaticFile]) -> None:
         return file_reply(request, found)
 
 
-def file_reply(request: Request, file: StaticFile) -> Response:
+def file_reply(request: Request, file: PageFile) -> Response:
     """The file, or nothing if the browser has it."""
     headers = {"etag": file.tag, "cache-control": "no-cache"}
     if request.headers.get("if-none-match") == file.tag:

@@ -24,12 +24,13 @@ from coterie.core.http_body import (
     check_length,
     read_body,
 )
+from coterie.core.page_files import PageFile
 from coterie.core.printable import one_line
 from coterie.deployment.devices.board import Delivery
 from coterie.deployment.devices.clients import PublicTerms
 from coterie.deployment.devices.freshness import Freshness
 from coterie.deployment.devices.gateway import LONGEST_NAME, Gateway, Place
-from coterie.deployment.devices.pages import CSP, StaticFile
+from coterie.deployment.devices.pages import CSP
 from coterie.deployment.devices.rates import RateLimit
 from coterie.deployment.devices.refusals import DeviceRefused
 from coterie.deployment.devices.signatures import (
@@ -94,7 +95,7 @@ class DeviceGate:
 
     gateway: Gateway
     public: PublicTerms
-    pages: dict[str, StaticFile]
+    pages: dict[str, PageFile]
     hosts: frozenset[str]
     """Names by which browsers may reach the gateway; others could be those of another site."""
     freshness: Freshness
@@ -175,7 +176,7 @@ class DeviceGate:
             return DeviceResponse(200, self.public.catalogue, JSON)
         if name not in self.pages:
             raise self._unknown(request)
-        return DeviceResponse(200, self.pages[name].content, self.pages[name].kind)
+        return DeviceResponse(200, self.pages[name].content, self.pages[name].media_type)
 
     def _unknown(self, request: DeviceRequest) -> DeviceRefused:
         return DeviceRefused(

@@ -2,26 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
 import coterie
+from coterie.core.page_files import PageFile, page_files
 
 STATIC = Path(coterie.__file__).parent / "device" / "static"
 INDEX = "index.html"
-TYPES = {
-    ".html": "text/html; charset=utf-8",
-    ".mjs": "text/javascript; charset=utf-8",
-    ".js": "text/javascript; charset=utf-8",
-    ".css": "text/css; charset=utf-8",
-    ".svg": "image/svg+xml",
-    ".png": "image/png",
-    ".ico": "image/x-icon",
-    ".json": "application/json",
-    ".webmanifest": "application/manifest+json",
-    ".txt": "text/plain; charset=utf-8",
-}
-"""Files of other kinds are not served."""
 CSP = "; ".join(
     (
         "default-src 'none'",
@@ -38,20 +25,9 @@ CSP = "; ".join(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class StaticFile:
-    content: bytes
-    kind: str
-
-
-def read_pages(folder: Path = STATIC) -> dict[str, StaticFile]:
-    """Name -> file, of all files in a folder; INDEX also under "". Requests choose among these, so
-    that no request can name another file."""
-    found = {}
-    for path in sorted(folder.rglob("*")):
-        if path.is_file() and path.suffix in TYPES:
-            name = path.relative_to(folder).as_posix()
-            found[name] = StaticFile(path.read_bytes(), TYPES[path.suffix])
+def read_pages(folder: Path = STATIC) -> dict[str, PageFile]:
+    """Name -> file, of all files in a folder; INDEX also under ""."""
+    found = dict(page_files(folder))
     if INDEX in found:
         found[""] = found[INDEX]
     return found

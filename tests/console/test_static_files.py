@@ -10,7 +10,8 @@ from coterie.console.static_files import PLOTLY, static_files
 
 pytest.importorskip("plotly")
 FORBIDDEN = (
-    r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|new Function|DOMParser"
+    r"innerHTML|outerHTML|insertAdjacentHTML|ContextualFragment|DOMParser|document\.write|"
+    r"\beval\(|new Function"
 )
 
 

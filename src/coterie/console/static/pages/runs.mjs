@@ -6,6 +6,7 @@ import * as format from '../format.mjs'
 
 const REFRESH = 5000
 const MOST_SELECTED = 60
+const FIRST_ROWS = 60
 const COLUMNS = [
   { key: 'name', title: 'Run' },
   { key: 'state', title: 'State' },
@@ -28,6 +29,7 @@ export async function runsPage(main) {
   let runs = []
   let folders = []
   let last = ''
+  let rest = null
   const search = h('input', { type: 'search', placeholder: 'Search runs ( / )', 'aria-label': 'Search runs', value: chosen.search })
   const selects = FILTERS.map(([key, title]) => [key, title, h('select', { 'aria-label': title })])
   const compare = h('button', { type: 'button', class: 'primary' }, 'Compare')
@@ -74,7 +76,7 @@ export async function runsPage(main) {
   function show() {
     const shown = sorted(runs.filter(matches))
     showHead()
-    replace(body, shown.map((run) => row(run, show)))
+    showRows(shown)
     const running = runs.filter((run) => run.state === 'running').length
     count.textContent = `${format.count(shown.length)} of ${format.count(runs.length)} runs`
       + (running ? `, ${running} running` : '') + ` in ${folders.join(', ')}`
@@ -85,6 +87,20 @@ export async function runsPage(main) {
     tableCard.hidden = !shown.length
     replace(empty, shown.length ? null : nothing(runs.length))
     replace(commands, n ? commandBox(reportOf(runs.filter((run) => chosen.selected.has(run.id))), 'Show the selected runs on the command line') : null)
+  }
+
+  /** The first rows at once, the others in turns, so that the page answers in between. */
+  function showRows(shown) {
+    clearTimeout(rest)
+    replace(body, shown.slice(0, FIRST_ROWS).map((run) => row(run, show)))
+    const append = (from) => {
+      if (from >= shown.length) return
+      rest = setTimeout(() => {
+        body.append(...shown.slice(from, from + FIRST_ROWS).map((run) => row(run, show)))
+        append(from + FIRST_ROWS)
+      })
+    }
+    append(FIRST_ROWS)
   }
 
   function showHead() {
@@ -108,7 +124,10 @@ export async function runsPage(main) {
     empty, tableCard, commands)
   await load()
   const timer = setInterval(() => load().catch(() => {}), REFRESH)
-  return () => clearInterval(timer)
+  return () => {
+    clearInterval(timer)
+    clearTimeout(rest)
+  }
 }
 
 function titleOf(column, runs) {

@@ -42,6 +42,13 @@ REPRESENTATIVES = {
     "test_ctrl_c_within_a_round_loses_only_that_round": ("fedfast", "fcf"),
     "test_half_the_noise_is_caught": ("fcf", "fedals"),
     "test_an_attack_through_nodes_is_the_simulation": ("pieck-fedfast-none", "noise-fcf-bounded"),
+    "test_columns_are_those_of_the_messages": ("[fedfast]", "[fcf]"),
+    "test_pages_fit": ("500-dark",),
+    "test_a_page_of_runs_fits": ("[500]",),
+    "test_a_page_of_a_comparison_fits": ("[500]",),
+    "test_the_page_fits": ("[500]",),
+    "test_the_server_ends_while_a_page_follows": ("[15]",),
+    "test_clients_may_be_on_several_nodes": ("fedfast", "fcf"),
 }
 """Tests with many cases, and what the names of those have that are not among the long tests."""
 

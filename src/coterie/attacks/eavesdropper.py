@@ -6,7 +6,7 @@ It changes nothing: the run is bit-identical.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from coterie.federated.federation import (
     PrivateState,
 )
 from coterie.federated.validation import DTYPES, Reply
+from coterie.federated.wire import reply_sizes
 from coterie.types import TOO_LARGE, Ints, Longs, Message, Updates
 
 MAX_ROWS = 1 << 18
@@ -36,6 +37,7 @@ class Observation:
     item_rows: Ints  # (rows, width) changes in fixed point; for FPL the last column is the bias
     sent: Mapping[str, np.ndarray]  # the item rows, and biases, that the server sent
     dense: Ints  # (n, size) the part of an update without items; for FedALS the user's vector
+    n_bytes: Longs = field(default_factory=lambda: np.empty(0, np.int64))  # (n,) of each update
 
     @property
     def owners(self) -> Longs:
@@ -64,6 +66,7 @@ class Observation:
             self.item_rows[low:high],
             self.sent,
             self.dense[first:last],
+            self.n_bytes[first:last],
         )
 
 
@@ -112,4 +115,5 @@ def observe(message: Message, updates: Updates) -> Observation:
         updates.item_rows,
         message.common,
         updates.dense,
+        reply_sizes(updates),
     )

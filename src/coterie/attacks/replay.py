@@ -21,6 +21,7 @@ from coterie.attacks.scores import score, summarise
 from coterie.attacks.tables import ALL, Disclosure, DisclosureLine, markdown
 from coterie.attacks.vector_evidence import VectorCollector
 from coterie.core.progress import SILENT, Progress
+from coterie.core.records import Record
 from coterie.data.interactions import Interactions
 from coterie.engines.local import LocalEngine
 from coterie.errors import ConfigError, RunError
@@ -32,14 +33,15 @@ from coterie.experiments.preparation import Prepared, prepare
 from coterie.experiments.training import begin
 from coterie.experiments.warm_start import reuse
 from coterie.federated import trainer
+from coterie.federated.costs import NO_USERS
 from coterie.federated.federation import (
     AnyFederation,
     AnyWorld,
     Federation,
 )
 from coterie.federated.settings import federation_settings
-from coterie.federated.trainer import Context
-from coterie.types import Bools, Doubles
+from coterie.federated.trainer import Context, Trainer
+from coterie.types import Bools, Doubles, Ints
 
 
 def collectors_for_rows(world: AnyWorld) -> tuple[Collector, ...]:
@@ -94,7 +96,7 @@ def report(
     name = experiment.choice.algorithm
     when = _checked(KNOWN[_module(name)].rounds if rounds is None else rounds)
     ready = prepare(experiment, data, progress)
-    _refuse_other_data(folder, ready)
+    refuse_other_data(folder, ready)
     replay = Replay.of(ready)
     lines = [line for k in replay.play(when, progress) for line in replay.lines(k)]
     about = {
@@ -118,6 +120,14 @@ def save(report: Disclosure, folder: Path) -> None:
     run_folder.write_text(folder, "disclosure.json", text + "\n")
 
 
+class PlayedRound(NamedTuple):
+    """The state after a round, and the clients that were selected for it."""
+
+    n: int
+    state: Record
+    selected: Ints
+
+
 @dataclass(frozen=True, slots=True)
 class Replay:
     """A run that is replayed and observed."""
@@ -127,18 +137,21 @@ class Replay:
     world: AnyWorld
     engine: LocalEngine
     collectors: tuple[Collector, ...]
+    listeners: tuple[Callable[[Observation], None], ...] = ()
+    """Called with every observation, after the collectors."""
 
     @classmethod
     def of(cls, ready: Prepared) -> Replay:
+        """With the attackers that there are for the algorithm; for some there are none."""
         choice = ready.experiment.choice
         settings = federation_settings(ready.experiment.settings)
         training = ready.training
         federation = algorithm(choice.algorithm).train
         assert isinstance(federation, Federation)
-        world = trainer.world_of(training, settings, choice.seed)
-        known = KNOWN[_module(choice.algorithm)]
-        collectors = known.collectors(world)
-        if known.collectors is collectors_for_sums:
+        world = trainer.world_of(training, settings, choice.seed, federation)
+        known = KNOWN.get(_module(choice.algorithm))
+        collectors = () if known is None else known.collectors(world)
+        if known is not None and known.collectors is collectors_for_sums:
             # Sums in the clear have the same bits; a collector adds them up by ring.
             in_clear = settings.model_copy(update={"secure_aggregation": "none"})
             world = replace(world, settings=in_clear)
@@ -152,25 +165,39 @@ class Replay:
 
     def play(self, when: Sequence[int], progress: Progress) -> Iterator[int]:
         """Play the rounds one by one; yields the round number at each of `when`, ascending."""
+        for played in self.rounds(self.trainer(progress), when[-1], progress):
+            if played.n in when:
+                yield played.n
+
+    def trainer(self, progress: Progress) -> Trainer[Record]:
+        """The run's own training, one round a step, before a curious server."""
         choice = self.ready.experiment.choice
         for family in algorithm(choice.algorithm).kernels_for(self.world.settings):
             kernels.load(family, progress)
         engine = Eavesdropper(self.engine, self._observe)
         context = Context(choice.seed, progress)
-        work = trainer.federated_trainer(
+        return trainer.federated_trainer(
             self.federation, self.world, engine, context, by_round=True
         )
+
+    def rounds(
+        self, work: Trainer[Record], last: int, progress: Progress
+    ) -> Iterator[PlayedRound]:
+        """The initial state as round 0, then the rounds one by one."""
         state = begin(work, self.world.n_users, self._warm_start()).state
-        with progress.task(f"Replaying {choice.algorithm}", when[-1]) as advance:
-            for n in range(1, when[-1] + 1):
-                state, _ = work.step(state, n)
+        yield PlayedRound(0, state, NO_USERS)
+        name = self.ready.experiment.choice.algorithm
+        with progress.task(f"Replaying {name}", last) as advance:
+            for n in range(1, last + 1):
+                state, costs = work.step(state, n)
                 advance()
-                if n in when:
-                    yield n
+                yield PlayedRound(n, state, costs.users)
 
     def _observe(self, observation: Observation) -> None:
         for collector in self.collectors:
             collector.add(observation)
+        for listener in self.listeners:
+            listener(observation)
 
     def _warm_start(self) -> Callable[[Any], Any] | None:
         """Puts the weights of another run into the initial state, if the run began with them."""
@@ -226,7 +253,8 @@ def by_rate(pi: Doubles | None, observed: Bools) -> dict[str, Bools]:
 
 
 def _module(name: str) -> str:
-    return ALGORITHMS[name].partition(":")[0]
+    """The module of an algorithm; "" of one that another package adds."""
+    return ALGORITHMS.get(name, "").partition(":")[0]
 
 
 def _refuse_other(name: str) -> None:
@@ -238,7 +266,7 @@ def _refuse_other(name: str) -> None:
         )
 
 
-def _refuse_other_data(folder: Path, ready: Prepared) -> None:
+def refuse_other_data(folder: Path, ready: Prepared) -> None:
     if not (folder / "result.json").exists():
         return
     if run_folder.read_result(folder)["trained_on"] != ready.fingerprint:

@@ -214,6 +214,7 @@ def test_command_line_starts_without_the_library() -> None:
         "cli.main",
         "cli.runs",
         "cli.recommend",
+        "cli.record",
         "cli.api",
         "cli.data",
         "cli.algorithms",

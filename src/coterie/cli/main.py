@@ -25,6 +25,7 @@ from coterie.cli.choose import choose
 from coterie.cli.compare import compare
 from coterie.cli.console import console
 from coterie.cli.disclosure import disclosure
+from coterie.cli.record import record
 from coterie.cli.reproduce import reproduce
 from coterie.cli.tune import tune
 from coterie.core.printable import one_line
@@ -65,6 +66,7 @@ app.command("api")(api.api)
 app.command("export")(api.export)
 app.command("report")(runs.report)
 app.command("console")(console)
+app.command("record")(record)
 app.command("disclosure")(disclosure)
 app.command("audit")(audit)
 app.command("attack")(attack)

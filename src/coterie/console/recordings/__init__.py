@@ -1,0 +1,1 @@
+"""Recordings of runs: users' embeddings, selections, updates and inferences, round by round."""

@@ -1,0 +1,102 @@
+"""The recording of a run: a file beside it, which the console draws.
+
+It is about single users: only its owner can read it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+
+import numpy as np
+
+from coterie.console.recordings.inferred import InferredItems
+from coterie.console.recordings.received import ReceivedUpdates
+from coterie.console.recordings.user_map import UserMap
+from coterie.core import npz
+from coterie.errors import CoterieError, RunError
+from coterie.experiments import run_folder
+
+NAME = "recording.npz"
+FORMAT = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    n_rounds: int
+    seconds: float
+    """What the replay took."""
+    difference: float
+    """The largest difference of the replay's model from the run's; NaN if they are of different
+    rounds."""
+    user_map: UserMap | None
+    """None where users have no embeddings."""
+    received: ReceivedUpdates | None
+    """None under secure aggregation, where the server receives sums."""
+    inferred: InferredItems | None
+    """None where there is no attacker for the algorithm."""
+
+    def write(self, folder: Path) -> None:
+        about = np.array([FORMAT, self.n_rounds, self.seconds, self.difference])
+        arrays: dict[str, np.ndarray] = {"about": about}
+        if self.user_map is not None:
+            arrays |= _prefixed("map", _arrays(self.user_map))
+        if self.received is not None:
+            arrays |= _prefixed("received", _arrays(self.received))
+        if self.inferred is not None:
+            arrays |= _prefixed("inferred", self.inferred.arrays())
+        run_folder.write_arrays(folder / NAME, arrays)
+
+    @classmethod
+    def read(cls, folder: Path) -> Recording:
+        try:
+            return cls._of(npz.read_file(folder / NAME))
+        except (ValueError, LookupError, TypeError, CoterieError, OSError) as error:
+            raise RunError(
+                f"{folder / NAME} cannot be read ({error}). Record the run again: "
+                f"coterie record {folder}"
+            ) from None
+
+    @classmethod
+    def _of(cls, arrays: dict[str, np.ndarray]) -> Recording:
+        version, n_rounds, seconds, difference = arrays["about"].tolist()
+        if version != FORMAT:
+            raise ValueError(f"its format is {version:g}; expected {FORMAT}")
+        drawn = _without("map", arrays)
+        received = _without("received", arrays)
+        inferred = _without("inferred", arrays)
+        return cls(
+            int(n_rounds),
+            seconds,
+            difference,
+            _checked_map(UserMap(**drawn)) if drawn else None,
+            ReceivedUpdates(**received | {"until": int(received["until"])}) if received else None,
+            InferredItems.from_arrays(inferred) if inferred else None,
+        )
+
+
+def _checked_map(found: UserMap) -> UserMap:
+    """A map whose arrays have one shape; the page reads them as they are."""
+    shape = (len(found.rounds), len(found.users))
+    kinds = (found.places.dtype, found.selections.dtype, found.clusters.dtype)
+    shapes = (found.places.shape[:2], found.selections.shape, found.clusters.shape)
+    if kinds != (np.uint16, np.uint8, np.int16) or any(each != shape for each in shapes):
+        raise ValueError(f"the map is not of {shape[0]} rounds and {shape[1]} users")
+    return found
+
+
+def _arrays(record: UserMap | ReceivedUpdates) -> dict[str, np.ndarray]:
+    return {each.name: np.asarray(getattr(record, each.name)) for each in fields(record)}
+
+
+def _prefixed(prefix: str, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    return {f"{prefix}_{name}": array for name, array in arrays.items()}
+
+
+def _without(prefix: str, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The arrays of a part under their own names."""
+    start = f"{prefix}_"
+    return {
+        name.removeprefix(start): array for name, array in arrays.items() if name.startswith(start)
+    }

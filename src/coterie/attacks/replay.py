@@ -180,9 +180,7 @@ class Replay:
             self.federation, self.world, engine, context, by_round=True
         )
 
-    def rounds(
-        self, work: Trainer[Record], last: int, progress: Progress
-    ) -> Iterator[PlayedRound]:
+    def rounds(self, work: Trainer[Record], last: int, progress: Progress) -> Iterator[PlayedRound]:
         """The initial state as round 0, then the rounds one by one."""
         state = begin(work, self.world.n_users, self._warm_start()).state
         yield PlayedRound(0, state, NO_USERS)

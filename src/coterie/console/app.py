@@ -12,11 +12,13 @@ except ImportError:
 
 from coterie.console.following import RunFollowers
 from coterie.console.guard import Guard
+from coterie.console.pages.clusters import clusters_page
 from coterie.console.pages.live import live_page
 from coterie.console.pages.papers import papers_page
 from coterie.console.pages.runs import runs_page
 from coterie.console.pages.session import session_page
 from coterie.console.pages.start import start_page
+from coterie.console.pages.user import user_page
 from coterie.console.session import Session
 from coterie.console.static_files import static_files
 from coterie.console.workspace import Workspace
@@ -34,6 +36,8 @@ def make_console(workspace: Workspace, session: Session, followers: RunFollowers
         session_page(session),
         runs_page(workspace),
         live_page(workspace, followers),
+        clusters_page(workspace),
+        user_page(workspace),
         start_page(workspace),
         papers_page(workspace),
     ):

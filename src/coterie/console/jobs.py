@@ -61,6 +61,8 @@ class Jobs:
     out: Path
     """Where new runs go."""
     by_id: dict[str, Job] = field(default_factory=dict)
+    recordings: dict[str, Job] = field(default_factory=dict)
+    """Replays by the id of their run."""
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def start(self, experiment: Experiment) -> str:
@@ -71,7 +73,7 @@ class Jobs:
             name = f"{choice.algorithm}-{Path(choice.dataset).name.split('.')[0]}"
             folder = self._new_folder(name)
             command = ["run", *run_options(experiment), "--out", str(folder), "--quiet"]
-            return self._launch(folder, command, experiment)
+            return self._remember(self.by_id, self._launch(folder, command, experiment))
 
     def resume(self, folder: Path) -> str:
         """Resume a run of one machine."""
@@ -86,7 +88,18 @@ class Jobs:
             self._refuse_too_many()
             if run_folder.is_held(folder / LOCK):
                 raise RunError(f"{folder} is running; expected a stopped run. Wait for it.")
-            return self._launch(folder, ["resume", str(folder), "--quiet"])
+            job = self._launch(folder, ["resume", str(folder), "--quiet"])
+            return self._remember(self.by_id, job)
+
+    def record(self, folder: Path) -> None:
+        """Replay a finished run and record it beside the run."""
+        with self.lock:
+            earlier = self.recordings.get(id_of(folder))
+            if earlier is not None and earlier.is_running:
+                return
+            self._refuse_too_many()
+            job = self._launch(folder, ["record", str(folder), "--quiet"])
+            self._remember(self.recordings, job)
 
     def stop(self, folder: Path) -> None:
         """Interrupt the process that trains, as Ctrl-C does: it saves a checkpoint."""
@@ -121,7 +134,8 @@ class Jobs:
         return failure
 
     def _refuse_too_many(self) -> None:
-        running = [job for job in self.by_id.values() if job.is_running]
+        jobs = [*self.by_id.values(), *self.recordings.values()]
+        running = [job for job in jobs if job.is_running]
         if len(running) >= MOST_RUNNING:
             raise RunError(
                 f"{len(running)} runs of the console are running; expected fewer than "
@@ -142,7 +156,7 @@ class Jobs:
 
     def _launch(
         self, folder: Path, arguments: Sequence[str], experiment: Experiment | None = None
-    ) -> str:
+    ) -> Job:
         errors = tempfile.TemporaryFile()  # noqa: SIM115 the process writes to it as long as it runs
         process = subprocess.Popen(
             [*PROGRAM, *arguments],
@@ -152,11 +166,15 @@ class Jobs:
             # Ctrl-C ends the console, not the runs that it started.
             start_new_session=True,
         )
-        run = id_of(folder)
-        self.by_id[run] = Job(folder, process, errors, experiment)
-        for old in list(self.by_id)[:-MOST_REMEMBERED]:
-            if not self.by_id[old].is_running:
-                self.by_id.pop(old).errors.close()
+        return Job(folder, process, errors, experiment)
+
+    def _remember(self, jobs: dict[str, Job], job: Job) -> str:
+        """Returns the id of the job's run."""
+        run = id_of(job.folder)
+        jobs[run] = job
+        for old in list(jobs)[:-MOST_REMEMBERED]:
+            if not jobs[old].is_running:
+                jobs.pop(old).errors.close()
         return run
 
 

@@ -7,8 +7,12 @@ from dataclasses import dataclass, field, replace
 from coterie.console.folders import Folders, FoundFolder
 from coterie.console.following import LookUp
 from coterie.console.jobs import Jobs
-from coterie.console.summaries import RunSummaries, RunSummary
+from coterie.console.latest import Latest
+from coterie.console.recordings.recording import NAME as RECORDING
+from coterie.console.recordings.recording import Recording
+from coterie.console.summaries import RESULT, RunSummaries, RunSummary
 from coterie.core.printable import one_line
+from coterie.experiments.finished_run import Run
 from coterie.serving.model import UnknownId
 
 
@@ -17,6 +21,8 @@ class Workspace:
     folders: Folders
     jobs: Jobs
     summaries: RunSummaries = field(default_factory=RunSummaries)
+    recordings: Latest[Recording] = field(default_factory=lambda: Latest(Recording.read, RECORDING))
+    models: Latest[Run] = field(default_factory=lambda: Latest(Run.load, RESULT))
 
     @classmethod
     def of(cls, folders: Folders) -> Workspace:

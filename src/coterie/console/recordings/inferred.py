@@ -88,18 +88,18 @@ class InferenceRecorder:
             np.array([uses[name] for name in names], dtype=object),
             np.array(self.after, np.int32),
             self.histories.counts,
-            self._counts("claims", np.int32),
-            self._counts("hits", np.int32),
-            self._counts("popular_hits", np.float32),
+            _stacked([[one.claims for one in row] for row in self.scores]).astype(np.int32),
+            _stacked([[one.hits for one in row] for row in self.scores]).astype(np.int32),
+            _stacked([[one.popular_hits for one in row] for row in self.scores]).astype(np.float32),
             np.stack([observed[name] for name in names]),
             np.stack([best_claims(each, n_users, self.n_items) for each in self.last.values()]),
             np.empty(0, np.float32) if rates is None else rates.astype(np.float32),
         )
 
-    def _counts(self, name: str, kind: type[np.generic]) -> np.ndarray:
-        return np.stack(
-            [np.stack([getattr(one, name) for one in scores]) for scores in self.scores]
-        ).astype(kind)
+
+def _stacked(values: list[list[np.ndarray]]) -> np.ndarray:
+    """(times, attackers, users)"""
+    return np.stack([np.stack(row) for row in values])
 
 
 def best_claims(claims: Claims, n_users: int, n_items: int) -> Ints:

@@ -48,9 +48,7 @@ def record_run(
     updates = UpdateRecorder()
     if is_open:
         replay = replace(replay, listeners=(updates.add,))
-    inference = InferenceRecorder(
-        replay.collectors, ready.training.positives, replay.world.n_items
-    )
+    inference = InferenceRecorder(replay.collectors, ready.training.positives, replay.world.n_items)
     times = times_of(last) if replay.collectors else []
     drawn: MapRecorder | None = None
     began = time.perf_counter()

@@ -17,6 +17,7 @@ from coterie.console.recordings.user_map import UserMap
 from coterie.core import npz
 from coterie.errors import CoterieError, RunError
 from coterie.experiments import run_folder
+from coterie.types import Rows
 
 NAME = "recording.npz"
 FORMAT = 1
@@ -71,17 +72,29 @@ class Recording:
             seconds,
             difference,
             _checked_map(UserMap(**drawn)) if drawn else None,
-            ReceivedUpdates(**received | {"until": int(received["until"])}) if received else None,
+            _received(received) if received else None,
             InferredItems.from_arrays(inferred) if inferred else None,
         )
+
+
+def _received(arrays: dict[str, np.ndarray]) -> ReceivedUpdates:
+    until = int(arrays.pop("until"))
+    found = ReceivedUpdates(**arrays, until=until)
+    n = len(found.users)
+    columns = (found.rounds, found.samples, found.n_bytes)
+    if any(column.shape != (n,) for column in columns) or found.items.shape != found.changes.shape:
+        raise ValueError(f"the updates are not {n} rows in every column")
+    Rows(found.offsets, found.items).refuse_other_shape(n, np.iinfo(np.int32).max)
+    return found
 
 
 def _checked_map(found: UserMap) -> UserMap:
     """A map whose arrays have one shape; the page reads them as they are."""
     shape = (len(found.rounds), len(found.users))
-    kinds = (found.places.dtype, found.selections.dtype, found.clusters.dtype)
+    kinds = [each.dtype for each in (found.places, found.selections, found.clusters)]
     shapes = (found.places.shape[:2], found.selections.shape, found.clusters.shape)
-    if kinds != (np.uint16, np.uint8, np.int16) or any(each != shape for each in shapes):
+    expected = [np.dtype(kind) for kind in (np.uint16, np.uint8, np.int16)]
+    if kinds != expected or any(each != shape for each in shapes):
         raise ValueError(f"the map is not of {shape[0]} rounds and {shape[1]} users")
     return found
 

@@ -155,4 +155,5 @@ def on_a_map(points: Floats) -> np.ndarray:
     middle = (low + high) / 2
     share = (points - middle) / scale * (1 - 2 * MARGIN)
     share[..., 1] *= -1
-    return np.rint((share + 0.5) * STEPS).astype(np.uint16)
+    steps: np.ndarray = np.rint((share + 0.5) * STEPS).astype(np.uint16)
+    return steps

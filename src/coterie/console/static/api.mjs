@@ -10,13 +10,16 @@ export class Refused extends Error {
   }
 }
 
-async function request(path, options = {}) {
-  let reply
+async function answer(path, options = {}) {
   try {
-    reply = await fetch(path, { credentials: 'same-origin', cache: 'no-store', ...options })
+    return await fetch(path, { credentials: 'same-origin', cache: 'no-store', ...options })
   } catch {
     throw new Refused(0, 'The console does not answer. Is it still running?')
   }
+}
+
+async function request(path, options = {}) {
+  const reply = await answer(path, options)
   const body = await reply.json().catch(() => ({ error: `status ${reply.status}` }))
   if (!reply.ok) throw new Refused(reply.status, body.error ?? `status ${reply.status}`)
   return body
@@ -29,6 +32,12 @@ export function get(path, query = {}, options = {}) {
   }
   const text = words.toString()
   return request(text ? `${path}?${text}` : path, options)
+}
+
+export async function getBytes(path, query) {
+  const reply = await answer(`${path}?${new URLSearchParams(query)}`)
+  if (!reply.ok) throw new Refused(reply.status, (await reply.json().catch(() => ({}))).error ?? `status ${reply.status}`)
+  return reply.arrayBuffer()
 }
 
 export async function post(path, body) {

@@ -2,11 +2,13 @@
 
 import { enterToken, onSession, refreshSession } from './api.mjs'
 import { announce, h, notice, replace } from './dom.mjs'
+import { clustersPage } from './pages/clusters.mjs'
 import { comparePage } from './pages/compare.mjs'
 import { papersPage } from './pages/papers.mjs'
 import { runPage } from './pages/run.mjs'
 import { runsPage } from './pages/runs.mjs'
 import { startPage } from './pages/start.mjs'
+import { userPage } from './pages/user.mjs'
 import { showPermission } from './permission.mjs'
 
 // Each page is a function (main, query) -> a function that ends it, or nothing.
@@ -14,6 +16,8 @@ const PAGES = {
   runs: { title: 'Runs', open: runsPage, inMenu: true },
   compare: { title: 'Compare', open: comparePage },
   run: { title: 'Run', open: runPage },
+  clusters: { title: 'Clusters', open: clustersPage, inMenu: true },
+  user: { title: 'Users', open: userPage, inMenu: true },
   start: { title: 'Start an experiment', open: startPage, inMenu: true },
   papers: { title: 'Papers', open: papersPage, inMenu: true },
 }

@@ -113,7 +113,7 @@ function tracesOf(figure, axis) {
     if (series.level || !series.xs[axis]) return [levelOf(figure, series, axis, colour)]
     const x = series.xs[axis]
     const line = { type: 'scatter', name: plain(series.name), x, y: series.y, legendgroup: String(n),
-      mode: x.length <= 40 ? 'lines+markers' : 'lines', line: { color: colour, width: 2 }, marker: { color: colour, size: 6 } }
+      mode: series.dots ? 'markers' : x.length <= 40 ? 'lines+markers' : 'lines', line: { color: colour, width: 2 }, marker: { color: colour, size: series.size ?? 6 } }
     return series.low?.length ? [...bandOf(series, x, colour, n), line] : [line]
   })
 }
@@ -135,7 +135,7 @@ function layoutOf(figure, axis) {
   const grid = variable('--grid')
   const lines = { gridcolor: grid, zerolinecolor: grid, linecolor: grid, automargin: true }
   return {
-    margin: { l: 58, r: 14, t: 8, b: 46 }, showlegend: false, hovermode: 'x unified',
+    margin: { l: 58, r: 14, t: 8, b: 46 }, showlegend: false, hovermode: figure.series.some((series) => series.dots) ? 'closest' : 'x unified',
     hoverlabel: { bgcolor: variable('--raised'), bordercolor: variable('--line'), font: { color: text } },
     paper_bgcolor: 'rgba(0,0,0,0)', plot_bgcolor: 'rgba(0,0,0,0)',
     font: { family: 'system-ui, sans-serif', size: 12, color: text },
@@ -161,13 +161,13 @@ function cell(value) {
   return /[",\r\n]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe
 }
 
-function save(name, kind, text) {
+export function save(name, kind, text) {
   const address = URL.createObjectURL(new Blob([text], { type: kind }))
   download(name, address)
   setTimeout(() => URL.revokeObjectURL(address), 1000)
 }
 
-function download(name, address) {
+export function download(name, address) {
   const link = h('a', { href: address, download: name })
   document.body.append(link)
   link.click()

@@ -108,7 +108,9 @@ function showTitle(page) {
   replace(page.parts.title, h('div', { class: 'title' },
     h('div', {}, h('h1', {}, run.name), h('p', { class: 'quiet' }, about.filter(Boolean).join(', '))),
     h('div', { class: 'buttons' }, badge(run.state), isActive ? stop : null, canResume ? resume : null,
-      run.state === 'finished' && run.kind === 'run' ? h('a', { href: `#/compare?run=${run.id}` }, 'Figures and tests') : null)))
+      run.state === 'finished' && run.kind === 'run' ? h('a', { href: `#/compare?run=${run.id}` }, 'Figures and tests') : null,
+      run.state === 'finished' || run.kind === 'federation' ? h('a', { href: `#/clusters?run=${run.id}` }, 'Clusters') : null,
+      run.state === 'finished' || run.kind === 'federation' ? h('a', { href: `#/user?run=${run.id}` }, 'Users') : null)))
 }
 
 async function act(page, path) {

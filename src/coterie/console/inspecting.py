@@ -93,7 +93,11 @@ def _nearest(run: Run, history: Ints, item: int) -> list[JsonObject]:
         return []
     values = similar[history]
     best = np.argsort(-values, kind="stable")[:REASONS]
-    return [_item(run.catalogue, history[k]) | {"value": float(values[k])} for k in best]
+    return [
+        _item(run.catalogue, history[k]) | {"value": float(values[k])}
+        for k in best
+        if values[k] > 0
+    ]
 
 
 def _received(

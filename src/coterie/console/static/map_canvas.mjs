@@ -2,9 +2,12 @@
 // few milliseconds on one core, where drawing shapes one by one takes many times as long.
 
 const SHADES = 20
-const DOT = 2.4
-const SELECTED = 3.6
 const RING = 1.3
+
+/** Radius of a user's disc: smaller where there are many. */
+export function radiusOf(users) {
+  return Math.min(4, Math.max(2.2, 80 / Math.sqrt(users)))
+}
 
 export function colourOfCluster(cluster, isDark) {
   if (cluster < 0) return isDark ? [111, 183, 224] : [42, 111, 151]
@@ -27,18 +30,24 @@ function fromHsl(hue, saturation, light) {
   return [channel(0), channel(8), channel(4)]
 }
 
-/** Coverage of the pixels around a point by a disc with soft edges, as (dx, dy, 0 to 1) triples. */
-function disc(outer, inner = 0) {
-  const pixels = []
+/**
+ * The pixels around a point that a disc with soft edges covers, as distances in the bytes of an
+ * image of some width, and how much of each it covers. Flat arrays are quick to go through.
+ */
+function disc(width, outer, inner = 0) {
+  const offsets = []
+  const shares = []
   const reach = Math.ceil(outer)
   for (let y = -reach; y <= reach; y++) {
     for (let x = -reach; x <= reach; x++) {
       const distance = Math.hypot(x, y)
       const covered = Math.min(1, Math.max(0, outer + 0.5 - distance)) * (inner ? Math.min(1, Math.max(0, distance - inner + 0.5)) : 1)
-      if (covered > 0.02) pixels.push([x, y, covered])
+      if (covered <= 0.02) continue
+      offsets.push(4 * (y * width + x))
+      shares.push(covered)
     }
   }
-  return pixels
+  return { reach, offsets: Int32Array.from(offsets), shares: Float32Array.from(shares) }
 }
 
 /**
@@ -50,7 +59,10 @@ export function mapCanvas(canvas, data) {
   const box = boundsOf(data.places)
   const screen = new Float32Array(2 * data.users)
   let image = null
+  let bytes = null
   let words = null
+  let width = 1
+  let height = 1
   let ratio = 1
   let stamps = null
   let theme = null
@@ -58,14 +70,17 @@ export function mapCanvas(canvas, data) {
 
   function resize() {
     ratio = Math.min(window.devicePixelRatio || 1, 2)
-    const width = Math.max(1, Math.round(canvas.clientWidth * ratio))
-    const height = Math.max(1, Math.round(canvas.clientHeight * ratio))
+    width = Math.max(1, Math.round(canvas.clientWidth * ratio))
+    height = Math.max(1, Math.round(canvas.clientHeight * ratio))
     if (image && canvas.width === width && canvas.height === height) return
     canvas.width = width
     canvas.height = height
     image = context.createImageData(width, height)
-    words = new Uint32Array(image.data.buffer)
-    stamps = { dot: disc(DOT * ratio), selected: disc(SELECTED * ratio), ring: disc((SELECTED + RING) * ratio, SELECTED * ratio) }
+    bytes = image.data
+    words = new Uint32Array(bytes.buffer)
+    const dot = radiusOf(data.users)
+    const selected = dot + 1.2
+    stamps = { dot: disc(width, dot * ratio), selected: disc(width, selected * ratio), ring: disc(width, (selected + RING) * ratio, selected * ratio) }
   }
 
   function setTheme(next) {
@@ -80,27 +95,24 @@ export function mapCanvas(canvas, data) {
     const share = position - first
     const a = first * 2 * data.users
     const b = Math.min(first + 1, data.frames - 1) * 2 * data.users
-    const scale = Math.min(canvas.width / (box.width || 1), canvas.height / (box.height || 1))
-    const left = (canvas.width - box.width * scale) / 2 - box.left * scale
-    const top = (canvas.height - box.height * scale) / 2 - box.top * scale
+    const scale = Math.min(width / (box.width || 1), height / (box.height || 1))
+    const left = (width - box.width * scale) / 2 - box.left * scale
+    const top = (height - box.height * scale) / 2 - box.top * scale
     for (let n = 0; n < 2 * data.users; n += 2) {
       screen[n] = left + scale * (data.places[a + n] * (1 - share) + data.places[b + n] * share)
       screen[n + 1] = top + scale * (data.places[a + n + 1] * (1 - share) + data.places[b + n + 1] * share)
     }
   }
 
-  function stamp(pixels, n, [red, green, blue], strength) {
-    const { width, height } = canvas
-    const bytes = image.data
-    const x0 = Math.round(screen[2 * n])
-    const y0 = Math.round(screen[2 * n + 1])
-    for (let k = 0; k < pixels.length; k++) {
-      const pixel = pixels[k]
-      const x = x0 + pixel[0]
-      const y = y0 + pixel[1]
-      if (x < 0 || y < 0 || x >= width || y >= height) continue
-      const share = pixel[2] * strength
-      const at = 4 * (y * width + x)
+  function stamp({ reach, offsets, shares }, n, [red, green, blue], strength) {
+    const x = Math.round(screen[2 * n])
+    const y = Math.round(screen[2 * n + 1])
+    // The margin of the map keeps discs inside, unless the window is tiny.
+    if (x < reach || y < reach || x >= width - reach || y >= height - reach) return
+    const centre = 4 * (y * width + x)
+    for (let k = 0; k < offsets.length; k++) {
+      const at = centre + offsets[k]
+      const share = shares[k] * strength
       bytes[at] += (red - bytes[at]) * share
       bytes[at + 1] += (green - bytes[at + 1]) * share
       bytes[at + 2] += (blue - bytes[at + 2]) * share

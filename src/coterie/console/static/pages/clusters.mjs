@@ -4,7 +4,7 @@ import { get, getBytes } from '../api.mjs'
 import { download, figureCard, save } from '../chart.mjs'
 import { announce, commandBox, field, h, notice, replace, table } from '../dom.mjs'
 import * as format from '../format.mjs'
-import { asCss, colourOfCluster, mapCanvas } from '../map_canvas.mjs'
+import { asCss, colourOfCluster, mapCanvas, radiusOf } from '../map_canvas.mjs'
 import { chooseRun, recordCard, titleOf } from '../recording.mjs'
 
 const ABOUT = 'Users’ embeddings in two dimensions, round by round: who was selected, and how clusters change.'
@@ -179,24 +179,29 @@ function start(page) {
   let last = performance.now()
   let since = last
   let frames = 0
+  let busy = 0
   const step = (now) => {
     page.position = Math.min(page.position + ((now - last) / 1000) * speed, data.frames - 1)
     last = now
     frames++
     if (now - since >= 1000) {
-      showRate(page, (1000 * frames) / (now - since))
+      showRate(page, (1000 * frames) / (now - since), busy / frames)
       since = now
       frames = 0
+      busy = 0
     }
+    const began = performance.now()
     draw(page)
+    busy += performance.now() - began
     if (page.position >= data.frames - 1) pause(page)
     else page.request = requestAnimationFrame(step)
   }
   page.request = requestAnimationFrame(step)
 }
 
-function showRate(page, rate) {
+function showRate(page, rate, milliseconds) {
   page.canvas.dataset.rate = rate.toFixed(1)
+  page.canvas.dataset.milliseconds = milliseconds.toFixed(1)
   page.rate.textContent = `${rate.toFixed(0)} frames a second`
 }
 
@@ -305,10 +310,11 @@ function asCsv(page) {
 function asSvg(page) {
   const { data, canvas } = page
   const frame = frameOf(page) * data.users
+  const radius = radiusOf(data.users)
   const dots = page.drawing.points().map(([x, y], n) => {
     const isSelected = data.selections[frame + n]
     const fill = asCss(colourOfCluster(data.clusters[frame + n], dark.matches))
-    return `<circle cx="${x.toFixed(1)}" cy="${y.toFixed(1)}" r="${isSelected ? 3.6 : 2.4}" fill="${fill}"${isSelected ? ` stroke="${asCss(channels('--text'))}"` : ' opacity="0.6"'}/>`
+    return `<circle cx="${x.toFixed(1)}" cy="${y.toFixed(1)}" r="${isSelected ? radius + 1.2 : radius}" fill="${fill}"${isSelected ? ` stroke="${asCss(channels('--text'))}"` : ' opacity="0.6"'}/>`
   })
   announce('The map was saved.')
   return `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 ${canvas.width} ${canvas.height}"><rect width="100%" height="100%" fill="${asCss(channels('--card'))}"/>${dots.join('')}</svg>`

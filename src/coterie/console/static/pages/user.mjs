@@ -69,7 +69,7 @@ function show(main, about, again) {
   replace(main, titleOf(`User ${user.id}`, about,
     h('a', { href: `#/user?run=${about.run}` }, 'Other users'), h('a', { href: `#/clusters?run=${about.run}&user=${user.index}` }, 'On the map')),
   tiles(about),
-  h('div', { class: 'grid halves' }, historyCard(user), recommendedCard(about)),
+  h('div', { class: 'grid halves start' }, historyCard(user), recommendedCard(about)),
   recorder ?? [receivedCard(about), inferredCards(about, ends)])
   return () => ends.forEach((end) => end())
 }
@@ -105,7 +105,7 @@ function historyCard(user) {
   const items = user.history
   const rest = items.slice(FIRST_ITEMS)
   return h('section', { class: 'card' }, h('h2', {}, 'History'),
-    h('p', { class: 'quiet small' }, 'What this user’s client trains on. It never leaves the client as such.'),
+    h('p', { class: 'quiet small' }, 'What this user’s client trains on.'),
     h('ul', { class: 'chips' }, items.slice(0, FIRST_ITEMS).map((item) => chip(item))),
     rest.length ? h('details', {}, h('summary', {}, `${format.count(user.n_history - FIRST_ITEMS)} more`),
       h('ul', { class: 'chips' }, rest.map((item) => chip(item))),
@@ -125,6 +125,7 @@ function recommendedCard({ user, algorithm }) {
 }
 
 function reasons(found, kind) {
+  if (!found.length) return h('span', { class: 'quiet small' }, kind ? 'nothing near in the history' : '–')
   return h('ul', { class: 'reasons' }, found.map((one) => h('li', {}, nameOf(one), ' ',
     h('span', { class: 'quiet small' }, !Number.isFinite(one.value) ? '' : kind === 'contribution' ? `${(100 * one.value).toFixed(0)} %` : one.value.toFixed(2)))))
 }
@@ -143,7 +144,7 @@ function receivedCard({ user, n_rounds: rounds, is_open: isOpen, algorithm }) {
   const rest = received.updates.slice(FIRST_UPDATES)
   const late = received.until < rounds ? `The recording has the updates up to round ${format.count(received.until)} of ${format.count(rounds)}: later ones would make it too large.` : ''
   return h('section', { class: 'card' }, h('h2', {}, 'What the server received'),
-    h('p', { class: 'explained' }, `Each update of ${algorithm} has the changes of some items’ rows, decoded from what was sent. The server does not see which of them are of items in the history; `,
+    h('p', { class: 'explained' }, `Each update of ${algorithm} has the changes of some items’ rows, decoded from what was sent. It does not say which of them are of items in the history; `,
       h('span', { class: 'mark' }, 'this page marks them'), `. ${late}`),
     first.length ? table(columns, first.map(rowOf)) : h('p', {}, 'This user was never selected, or sent no item rows: the server received nothing.'),
     rest.length ? h('details', {}, h('summary', {}, `${format.count(received.n_updates - FIRST_UPDATES)} more updates`),
@@ -183,7 +184,7 @@ function attackersCard(inferred, seen) {
   return h('section', { class: 'card' }, h('h2', {}, 'What attackers infer'),
     h('p', { class: 'explained' }, `After round ${format.count(inferred.after.at(-1))}, from what the server received and nothing else. A claim says that the user liked an item; `,
       h('span', { class: 'mark' }, 'marked claims are true'), '. “By popularity” is the share of the history that as many claims of the most popular items find.',
-      inferred.rate === null ? '' : ' The disclosure rate π is not a privacy guarantee.'),
+      inferred.rate === null ? '' : ` The disclosure rate π is ${inferred.rate.toFixed(2)}: that share of the history’s rows is sent. It is not a privacy guarantee.`),
     table(columns, rows))
 }
 
@@ -200,7 +201,7 @@ function overRounds(inferred, seen) {
 
 function againstRate(inferred, seen) {
   const one = seen.find((each) => each.others.rates.length)
-  if (!one || inferred.rate === null) return null
+  if (!one || inferred.rate === null || Math.min(...one.others.rates) === Math.max(...one.others.rates)) return null
   const axis = 'disclosure rate π'
   const own = one.hits.at(-1) / Math.max(inferred.liked, 1)
   const series = [

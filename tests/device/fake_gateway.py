@@ -95,15 +95,16 @@ class FakeGateway:
         }
 
     def take(self, body: bytes) -> None:
-        """An update: Eq. 7, and the next round."""
+        """An update: Eq. 7, and the next round. One of no users declines."""
         with self.changed:
             self.received.append(body)
             updates = Updates(**decode(body).arrays)
-            message = self.message(self.round)
-            accepted = Accepted(updates.users, updates.samples, updates.user_rows)
-            sums = add_up(self.world, message, updates)
-            self.state = aggregate(self.world, self.state, sums, accepted, self.round)
-            self.accepted = tag(0, self.round, 0)
+            if len(updates):
+                message = self.message(self.round)
+                accepted = Accepted(updates.users, updates.samples, updates.user_rows)
+                sums = add_up(self.world, message, updates)
+                self.state = aggregate(self.world, self.state, sums, accepted, self.round)
+                self.accepted = tag(0, self.round, 0)
             self.round += 1
             self.changed.notify_all()
 

@@ -19,9 +19,11 @@ from coterie.core import streams
 from coterie.data.training_set import PrivacyPreferences, TrainingSet
 from coterie.evaluation.ranking import best_items
 from coterie.federated.federation import NodeData
-from coterie.federated.wire import encode
+from coterie.federated.nodes import read_reply
+from coterie.federated.validation import Expected, validate
+from coterie.federated.wire import decode, encode
 from coterie.models.factors import score_rows
-from coterie.types import Rows
+from coterie.types import Rows, Sizes
 
 BROWSER = shutil.which("chromium")
 pytestmark = pytest.mark.skipif(BROWSER is None, reason="Chromium is not installed")
@@ -144,20 +146,38 @@ def test_nothing_is_sent_before_consent_and_then_what_was_shown(
     assert hashlib.sha256(shown).hexdigest()[:12] in row
 
 
-@pytest.mark.long
-def test_a_declined_message_is_not_sent(
+@pytest.mark.slow
+def test_a_declined_message_is_sent_as_an_update_of_no_users(
     gateway: FakeGateway, address: str, open_page: Callable[..., Any]
 ) -> None:
-    page = open_page(address)
+    """The next round begins at once, from the row that counted before."""
+    page = open_page(f"{address}?draws=simulated")
     pick(page, LIKED)
     join(page)
     wait_for_message(page, 0)
+    shown = fact(page, "bytes")
     page.click("#decline")
-    page.wait_for_selector("#consent", state="hidden")
-    page.click("#pause")
-    page.wait_for_selector("#take-part:not([hidden])")
-    assert gateway.received == []
-    assert page.inner_text("#log-summary") == "Nothing was sent."
+    wait_for_message(page, 1)
+    (refusal,) = gateway.received
+    columns = decode(refusal).arrays
+    assert [len(columns[name]) for name in ("users", "samples", "items", "item_rows")] == [0] * 4
+    assert len(refusal) < 100 < int(shown.replace(",", ""))
+    assert not validate([read_reply(gateway.message(0), refusal)], expected(gateway))[1]
+    assert "declined" in page.inner_text("#log tr")
+    assert page.inner_text("#log-summary").startswith("0 sent, 1 declined")
+    page.click("#send")
+    wait_for_sent(page, 2)
+
+    node = python_client(0.5, hidden=[])
+    twin = FakeGateway(TITLES, SETTINGS, n_rounds=3)
+    message = replace(twin.message(1), private_state=init_clients(twin.world, node))
+    result = client_update(twin.world, message, node)
+    assert isinstance(result, tuple)
+    assert gateway.received[1] == encode(1, result[0].columns())
+
+
+def expected(gateway: FakeGateway) -> Expected:
+    return Expected.of(gateway.message(0), Sizes(len(TITLES), SETTINGS.embedding_size + 1, 0, 0))
 
 
 def python_client(pi: float, hidden: list[int]) -> NodeData:

@@ -14,8 +14,9 @@ export class LogView {
   async show() {
     const sent = await this.store.sent();
     const bytes = sent.reduce((total, entry) => total + entry.bytes.length, 0);
+    const nDeclined = sent.filter(({ isDeclined }) => isDeclined).length;
     byId("log-summary").textContent = sent.length
-      ? `${whole(sent.length)} sent, ${size(bytes)} in all`
+      ? `${whole(sent.length - nDeclined)} sent, ${whole(nDeclined)} declined, ${size(bytes)} in all`
       : "Nothing was sent.";
     byId("log-part").hidden = !sent.length;
     byId("log").replaceChildren(...sent.slice(-MOST_SHOWN).reverse().map(line));
@@ -44,7 +45,7 @@ function line(entry) {
     {},
     make("td", { textContent: whole(Number(entry.round) + 1) }),
     make("td", { textContent: new Date(entry.time).toLocaleTimeString("en-GB") }),
-    make("td", { textContent: whole(entry.rows) }),
+    make("td", { textContent: entry.isDeclined ? "declined" : whole(entry.rows) }),
     make("td", { textContent: whole(entry.bytes.length) }),
     make("td", { textContent: entry.answer, className: "answer" }),
     make("td", { className: "wide" }, make("code", { textContent: entry.sha256.slice(0, 12), title: entry.sha256 })),

@@ -35,7 +35,8 @@ export class MessageView {
     });
     this.#decide = () => {};
     if (decision === SEND) this.#close("You agreed to send this message.");
-    if (decision === DECLINE) this.#close("You declined. This message was not sent.");
+    if (decision === DECLINE)
+      this.#close("This message was not sent. The server receives that you declined, and no rows.");
     return decision;
   }
 

@@ -61,6 +61,13 @@ export function writeUpdate(round, user, samples, update, embeddingSize, exchang
   );
 }
 
+/** The bytes that decline a message: an update of no users, which tells nothing else. */
+export function writeRefusal(messageBytes, embeddingSize) {
+  const { round, exchange } = decode(messageBytes);
+  const nothing = { items: new Int32Array(0), itemRows: new Int32Array(0) };
+  return writeUpdate(round, 0, 0, nothing, embeddingSize, exchange);
+}
+
 /**
  * What the bytes of an update tell their receiver, or Malformed.
  * @returns {{round: number, users: number[], samples: number, items: Int32Array,

@@ -1,13 +1,12 @@
-// Taking part in rounds: fetch a message, train, ask for consent, send, log.
+// Taking part in rounds: fetch a message, train, ask for consent, send or decline, log.
 
 import { plural, roundName } from "./dom.mjs";
 import { Refused } from "./gateway.mjs";
+import { writeRefusal } from "./messages.mjs";
 import { digest } from "./signing.mjs";
 
 const FIRST_PAUSE_MS = 1000;
 const LONGEST_PAUSE_MS = 60_000;
-/** Pause before a message is fetched again that this device has already declined. */
-const DECLINED_PAUSE_MS = 5000;
 const UNAUTHORISED = 401;
 const FORBIDDEN = 403;
 
@@ -17,6 +16,7 @@ export const DECLINE = "decline";
 export const CHANGED = "changed";
 
 export class Participation {
+  /** The message that was declined last: it is not shown again if the gateway missed that. */
   #declined = "";
 
   /**
@@ -45,7 +45,7 @@ export class Participation {
         pause = FIRST_PAUSE_MS;
         if (message.isFinished) return await this.onFinished();
         if (!message.bytes) this.report("Waiting for the next round.");
-        else if (placeText(message.place) === this.#declined) await sleep(DECLINED_PAUSE_MS, signal);
+        else if (placeText(message.place) === this.#declined) await this.#decline(message);
         else await this.#answer(message, signal);
       } catch (error) {
         if (signal.aborted) return undefined;
@@ -58,7 +58,8 @@ export class Participation {
     return undefined;
   }
 
-  async #answer({ bytes, place }, signal) {
+  async #answer(message, signal) {
+    const { bytes, place } = message;
     const name = roundName(place);
     this.report(`This browser trains for ${name}.`);
     let decision = CHANGED;
@@ -75,7 +76,26 @@ export class Participation {
       return;
     }
     this.#declined = placeText(place);
-    this.report(`Nothing was sent for ${name}. The server counts this device as dropped out.`);
+    await this.#decline(message);
+  }
+
+  /** Send that this device declines, so that the round does not wait for it. */
+  async #decline({ bytes: messageBytes, place }) {
+    const { identity } = await this.device();
+    const bytes = writeRefusal(messageBytes, this.terms.settings.embedding_size);
+    const entry = {
+      run: place.run,
+      round: place.round,
+      sha256: await digest(bytes),
+      attempt: place.attempt,
+      time: Date.now(),
+      bytes,
+      rows: 0,
+      isDeclined: true,
+      answer: "no answer",
+    };
+    await this.#deliver(identity, entry, place, {});
+    this.report(`You declined ${roundName(place)}. The next one is asked anew.`);
   }
 
   async #send(trained, place) {
@@ -90,21 +110,27 @@ export class Participation {
       time: Date.now(),
       bytes: trained.bytes,
       rows: trained.update.items.length,
+      isDeclined: false,
       pi,
       answer: "no answer",
     };
     const evidence = isRepeat ? {} : { evidence: trained.evidence };
-    const number = await this.store.putSent(entry, {
+    await this.#deliver(identity, entry, place, {
       state: trained.state,
       user: trained.user,
       lastSent: sent,
       ...evidence,
     });
+    this.report(`${plural(trained.bytes.length, "byte")} were sent for ${roundName(place)}.`);
+  }
+
+  /** Log what is sent together with the values that go with it, send it, and log the answer. */
+  async #deliver(identity, entry, place, values) {
+    const number = await this.store.putSent(entry, values);
     try {
-      const receipt = await this.gateway.update(identity, trained.bytes, place);
-      const isSame = receipt.sha256 === sha256 && receipt.bytes === trained.bytes.length;
+      const receipt = await this.gateway.update(identity, entry.bytes, place);
+      const isSame = receipt.sha256 === entry.sha256 && receipt.bytes === entry.bytes.length;
       await this.store.putAnswer(number, isSame ? "received" : "received other bytes");
-      this.report(`${plural(trained.bytes.length, "byte")} were sent for ${roundName(place)}.`);
     } catch (error) {
       await this.store.putAnswer(number, error.message);
       throw error;

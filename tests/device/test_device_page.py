@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from fake_gateway import CODE, USER, FakeGateway, serving
 
+from coterie import kernels
 from coterie.algorithms.fpl import FPL, client_update, init_clients
 from coterie.core import streams
 from coterie.data.training_set import PrivacyPreferences, TrainingSet
@@ -48,6 +49,9 @@ def browser() -> Iterator[Any]:
 
 @pytest.fixture
 def gateway() -> FakeGateway:
+    for name in ("fpl", "samples", "sums"):
+        # Compiling takes longer than a page waits in these tests.
+        kernels.load(name)
     return FakeGateway(TITLES, SETTINGS, n_rounds=3)
 
 
@@ -146,7 +150,6 @@ def test_nothing_is_sent_before_consent_and_then_what_was_shown(
     assert hashlib.sha256(shown).hexdigest()[:12] in row
 
 
-@pytest.mark.slow
 def test_a_declined_message_is_sent_as_an_update_of_no_users(
     gateway: FakeGateway, address: str, open_page: Callable[..., Any]
 ) -> None:

@@ -95,7 +95,7 @@ export class Participation {
       answer: "no answer",
     };
     await this.#deliver(identity, entry, place, {});
-    this.report(`You declined ${roundName(place)}. The next one is asked anew.`);
+    this.report(`You declined ${roundName(place)}. The page asks again in the next round.`);
   }
 
   async #send(trained, place) {

@@ -8,7 +8,7 @@ const streams = await load("streams.mjs");
 const fpl = await load("fpl.mjs");
 const { bestItems } = await load("recommend.mjs");
 const { writeUpdate } = await load("messages.mjs");
-const { inspect } = await load("round.mjs");
+const { inspect } = await load("fpl_client.mjs");
 
 const WORDS = 200_000;
 const MASK = (1n << 64n) - 1n;
@@ -63,7 +63,7 @@ const history = { positives, hidden: new Uint8Array(106), seen: positives };
 const row = fpl.startRow(settings, 1n, 0);
 const message = { round: 0, itemRows, itemBias };
 const round = () => fpl.clientUpdate(settings, message, history, row, 0.5, 1n, 0);
-const bytes = writeUpdate(0, 0, settings.triples, round(), size);
+const bytes = writeUpdate(0, 0, settings.triples, round(), fpl.updateSizes(settings));
 const terms = { settings, items: nItems };
 
 console.log(

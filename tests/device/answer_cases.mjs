@@ -10,6 +10,7 @@ const load = (name) => import(new URL(name, folder));
 const streams = await load("streams.mjs");
 const fpl = await load("fpl.mjs");
 const wire = await load("wire.mjs");
+const { clientOf } = await load("clients.mjs");
 const { expOfNegative } = await load("exp32.mjs");
 const { quantise } = await load("fixed_point.mjs");
 const { bestItems } = await load("recommend.mjs");
@@ -78,8 +79,8 @@ const ANSWERS = {
       const table = { round, itemRows, itemBias };
       const made = fpl.clientUpdate(settings, table, history, row, pi, BigInt(seed), user);
       row = made.row;
-      const update = messages.writeUpdate(round, user, settings.triples, made, size);
-      const read = messages.readUpdate(update, itemBias.length, size);
+      const update = messages.writeUpdate(round, user, settings.triples, made, fpl.updateSizes(settings));
+      const read = messages.readUpdate(update, itemBias.length, fpl.updateSizes(settings));
       const answer = { update: base64(update), row: base64(row) };
       if (!sound) return answer;
       answer.best = bestItems(row, itemRows, itemBias, history.seen, 10);
@@ -97,6 +98,18 @@ const ANSWERS = {
       return answer;
     });
     return { start: base64(start), rounds: answers };
+  },
+
+  /** One round of a client of FedALS, and a list from a model. */
+  fedals({ settings, items, positives, hidden, message, model }) {
+    const terms = { algorithm: "fedals", settings, items };
+    const liked = ints(positives);
+    const history = { positives: liked, hidden: bytesOf(hidden), seen: liked };
+    const client = clientOf(terms);
+    const device = { user: 5, history, evidence: null };
+    const { bytes, alone, together } = client.train(terms, device, bytesOf(message));
+    const { best } = client.recommend(terms, device, bytesOf(model), 10);
+    return { update: base64(bytes), alone, together, best: best.map(({ item }) => item) };
   },
 
   /** Decode bytes, and encode what was read. */

@@ -205,12 +205,13 @@ def update_of(user: int, t: int = 0, items: tuple[int, ...] = (3, 7), value: int
     return encode(t, made.columns())
 
 
-def site_of(people: Interactions, folder: Path, **settings: Any) -> Site:
-    """A federation of pfpl+ that has not begun."""
-    for name in ("fpl", "samples", "sums", "clusters"):
+def site_of(people: Interactions, folder: Path, algorithm: str = "pfpl+", **settings: Any) -> Site:
+    """A federation that has not begun, of pfpl+ by default."""
+    for name in ("fpl", "samples", "sums", "clusters", "als", "als_sums"):
         # Compiling takes longer than a round may.
         kernels.load(name)
-    terms = replace(terms_of(people, "pfpl+", **SETTINGS | settings), run="a run")
+    given = SETTINGS | settings if algorithm == "pfpl+" else settings
+    terms = replace(terms_of(people, algorithm, **given), run="a run")
     run = folder / "run"
     run.mkdir()
     return Site(run, people, terms)

@@ -21,6 +21,7 @@ from coterie.deployment.devices.gateway import Gateway, Place, Receipt
 from coterie.deployment.devices.pages import INDEX, STATIC
 from coterie.deployment.devices.store import Device
 from coterie.experiments.preparation import prepare
+from coterie.federated.wire import decode
 
 CHROMIUM = shutil.which("chromium")
 ONE_UNIT = 2.0**-20
@@ -39,6 +40,56 @@ def browser() -> Iterator[Any]:
         launched = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         yield launched
         launched.close()
+
+
+def test_pages_of_fedals_send_the_likes_that_are_not_private(
+    browser: Any, people: Interactions, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The model is that of a simulation in which the private like does not exist."""
+    site = site_of(people, tmp_path, "fedals", rounds=3, embedding_size=8, reg=0.1)
+    site.round_seconds = 120
+    training = prepare(site.terms.experiment, site.people, SILENT).training
+    faults: list[str] = []
+    points: list[Any] = []
+    pages: list[Any] = []
+    with site.listening(STATIC) as (gateway, _):
+        recorder = Recorder(gateway, monkeypatch)
+        for user in ON_DEVICES:
+            liked = [site.terms.items[item] for item in training.positives.of(user)]
+            likes = tmp_path / f"likes-{user}.csv"
+            likes.write_text("\n".join(["item_id", *liked]))
+            pages.append(open_page(browser, site, gateway.store.add_code(), likes, faults))
+        devices = [device.id for device in gateway.store.devices()]
+        pages[0].locator("#likes button[aria-pressed=false]").first.click()
+        thread = threading.Thread(target=lambda: points.append(site.serve(gateway)), daemon=True)
+        thread.start()
+        for page in pages:
+            page.wait_for_selector("#send-all:visible")
+            assert "The server can read your likes" in page.inner_text("#reveals")
+            assert not page.is_visible("#rate")
+            page.click("#send-all")
+        for page in pages:
+            page.locator("#status").filter(has_text="Training is over").wait_for()
+            page.click("#recommend")
+            page.wait_for_selector("#best li")
+        thread.join(120)
+    assert faults == []
+    private = int(training.positives.of(ON_DEVICES[0])[0])
+    for user, device in zip(ON_DEVICES, devices, strict=True):
+        expected = training.positives.of(user).tolist()
+        if user == ON_DEVICES[0]:
+            expected.remove(private)
+        assert len(recorder.bodies[device]) == 3
+        for body in recorder.bodies[device]:
+            assert decode(body).arrays["items"].tolist() == expected
+    is_private = (people.users == ON_DEVICES[0]) & (
+        people.item_ids.astype(str)[people.items] == site.terms.items[private]
+    )
+    assert is_private.sum() == 1
+    expected_state = simulated(site.terms, renamed(people.select(~is_private), devices))
+    difference = np.abs(points[0].state.item_rows - expected_state["item_rows"]).max()
+    print(f"fedals, item_rows: the largest difference is {difference}")
+    assert difference <= 1e-4
 
 
 def open_page(browser: Any, site: Site, code: str, likes: Path, faults: list[str]) -> Any:

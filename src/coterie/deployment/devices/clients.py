@@ -5,35 +5,44 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 
+from coterie.algorithms.fedals import FedALS
 from coterie.algorithms.fpl import FPL
 from coterie.deployment.enrolment import FederationTerms
 from coterie.errors import ConfigError
 from coterie.experiments.config import Experiment
 from coterie.types import JsonObject
 
-CLIENTS = ("pfpl", "pfpl+")
+CLIENTS = ("pfpl", "pfpl+", "fedals")
 """Algorithms whose client the device page has."""
+OF_FPL = {"triples": 20.0, "rounds_an_epoch": 1.0}
+MUST_BE_SET = {"pfpl": OF_FPL, "pfpl+": OF_FPL, "fedals": {"reg": 0.05}}
+"""Algorithm -> settings that must not follow from numbers of interactions, with an example."""
 NO_CLIENT = {
     "sfpl": "a round has one client, and would wait for one browser after the other",
     "sfpl+": "a round has one client, and would wait for one browser after the other",
     "fedfast": "the server would have the users' rows",
     "fedavg": "the server would have the users' rows",
     "fedbso": "the server would have the users' rows",
-    "fedease": "users cannot join later: the precision of its sums depends on their number",
-    "fedslim": "users cannot join later: the precision of its sums depends on their number",
+    "fedease": "users cannot join later, and the model has a number for each pair of items",
+    "fedslim": "users cannot join later, and the model has a number for each pair of items",
 }
 """Algorithm -> why the page has no client for it."""
 
 
-def refuse_without_client(experiment: Experiment) -> FPL:
+def refuse_without_client(experiment: Experiment) -> FPL | FedALS:
     """The settings of a federation that browsers can take part in; others are refused."""
     name = experiment.choice.algorithm
     settings = experiment.settings
-    if name not in CLIENTS or not isinstance(settings, FPL):
+    if name not in CLIENTS or not isinstance(settings, FPL | FedALS):
         why = NO_CLIENT.get(name, "the device page has no client for it")
         raise ConfigError(
             f"--devices is given with algorithm {name}: {why}; expected {' or '.join(CLIENTS)}. "
             "Change the algorithm, or leave --devices out."
+        )
+    if experiment.filters.feedback == "explicit":
+        raise ConfigError(
+            "--devices is given with feedback explicit, and the device page has likes, not "
+            "ratings; expected implicit. Leave feedback out, or leave --devices out."
         )
     if settings.secure_aggregation != "none":
         raise ConfigError(
@@ -46,12 +55,13 @@ def refuse_without_client(experiment: Experiment) -> FPL:
             f"--devices is given with epsilon {settings.epsilon:g}: a browser keeps no ledger of "
             "what its user has spent; expected no epsilon. Leave it out, or leave --devices out."
         )
-    for setting in ("triples", "rounds_an_epoch"):
-        if not settings.model_dump()[setting]:
+    for setting, example in MUST_BE_SET[name].items():
+        value = settings.model_dump()[setting]
+        if not value:
             raise ConfigError(
-                f"--devices is given with {setting} 0, which then follows from the number of all "
-                "users' interactions, and browsers do not send how many they have; expected a "
-                f"number. Set {setting}, such as {setting}: {20 if setting == 'triples' else 1}."
+                f"--devices is given with {setting} {value or 0}, which then follows from the "
+                "number of all users' interactions, and browsers do not send how many they have; "
+                f"expected a number. Set {setting}, such as {setting}: {example:g}."
             )
     return settings
 
@@ -73,7 +83,7 @@ class PublicTerms:
             "algorithm": terms.experiment.choice.algorithm,
             "seed": terms.experiment.choice.seed,
             "items": len(terms.items),
-            "rounds": settings.epochs * settings.rounds_an_epoch,
+            "rounds": n_rounds(settings),
             "round_seconds": seconds,
             "messages": "plain",
             "fingerprint": fingerprint,
@@ -86,8 +96,21 @@ class PublicTerms:
         return cls(_json(public), _json({"items": items}))
 
 
-def client_settings(settings: FPL) -> JsonObject:
-    """The settings that a client of FPL needs, with the defaults that depend on others."""
+def n_rounds(settings: FPL | FedALS) -> int:
+    if isinstance(settings, FedALS):
+        return settings.rounds
+    return settings.epochs * settings.rounds_an_epoch
+
+
+def client_settings(settings: FPL | FedALS) -> JsonObject:
+    """The settings that a client needs, with the defaults that depend on others."""
+    if isinstance(settings, FedALS):
+        return {
+            "embedding_size": settings.embedding_size,
+            "alpha": settings.alpha,
+            "reg": settings.known_reg,
+            "reg_exponent": settings.reg_exponent,
+        }
     reg_user, reg_positive, reg_negative = settings.regularisation()
     return {
         "embedding_size": settings.embedding_size,

@@ -1,5 +1,6 @@
 // The device page: a client of a federation. It wires the parts; each is in a file of its own.
 
+import { clientOf } from "./clients.mjs";
 import { byId, make, plural, size } from "./dom.mjs";
 import { Gateway } from "./gateway.mjs";
 import { LikesView } from "./likes_view.mjs";
@@ -26,6 +27,7 @@ class DevicePage {
     this.network = network;
     this.gateway = gateway;
     this.terms = terms;
+    this.client = clientOf(terms);
     this.items = items;
     this.trainer = new Trainer();
   }
@@ -34,7 +36,7 @@ class DevicePage {
     const likes = await this.#storedLikes();
     this.pi = await this.store.get("pi", proposedRate(this.terms));
     this.likes = new LikesView(this.items, likes, () => this.#likesChanged());
-    this.message = new MessageView(this.items);
+    this.message = new MessageView(this.items, this.client.reveals);
     this.log = new LogView(this.store);
     this.recommendations = new RecommendView(this.items, this.network, {
       stored: () => this.store.get("model"),
@@ -53,6 +55,9 @@ class DevicePage {
   #showTerms() {
     const { terms } = this;
     byId("federation").textContent = terms.name;
+    byId("heading").textContent = this.client.heading;
+    byId("with-rate").hidden = !this.client.hasRate;
+    byId("without-rate").hidden = this.client.hasRate;
     const facts = [
       ["Federation", terms.name],
       ["Algorithm", terms.algorithm],
@@ -103,7 +108,10 @@ class DevicePage {
     byId("pause").hidden = !takesPart;
     byId("agreed").hidden = !(await this.#isAgreed());
     await this.log.show();
-    await this.recommendations.show(identity !== null, (await this.store.get("state")) !== null);
+    const hasRow = this.client.needsRow
+      ? (await this.store.get("state")) !== null
+      : identity !== null && this.likes.likes.size > 0;
+    await this.recommendations.show(identity !== null, hasRow);
   }
 
   #report(text, isWrong = false) {

@@ -5,6 +5,7 @@
 
 import { sigmoid } from "./exp32.mjs";
 import { quantise } from "./fixed_point.mjs";
+import { noRows } from "./messages.mjs";
 import { below, key, normal, randomWord, uniform } from "./streams.mjs";
 
 const f32 = Math.fround;
@@ -16,6 +17,11 @@ const f32 = Math.fround;
  * @property {Uint8Array} hidden 1 for every positive that is never disclosed
  * @property {Int32Array} seen items that are never drawn as negatives; the positives among them
  */
+
+/** How an update is laid out: a row and a bias for each item. */
+export function updateSizes(settings) {
+  return { itemRow: settings.embedding_size + 1, dense: 0 };
+}
 
 /** The user's row before the first round. */
 export function startRow(settings, seed, user) {
@@ -36,12 +42,12 @@ export function clientUpdate(settings, message, history, row, pi, seed, user) {
   const nItems = message.itemBias.length;
   const after = Float32Array.from(row);
   if (!history.positives.length || history.seen.length >= nItems)
-    return { items: new Int32Array(0), itemRows: new Int32Array(0), row: after };
+    return { ...noRows(), row: after };
   const streamKey = key(seed, "triples", message.round, user);
   const triples = drawTriples(streamKey, history, nItems, pi, settings.triples);
   const { items, places } = listItems(triples);
   const gradients = learn(settings, message, triples, places, items.length, after);
-  return { items, itemRows: Int32Array.from(gradients, quantise), row: after };
+  return { ...noRows(), items, itemRows: Int32Array.from(gradients, quantise), row: after };
 }
 
 /** Draw T triples (u, i, j) with replacement, and for each i whether it is shown. */

@@ -9,9 +9,14 @@ const MOST_FOUND = 8;
 export class MessageView {
   #decide = () => {};
 
-  /** @param {{id: string, title: string}[]} items */
-  constructor(items) {
+  /**
+   * @param {{id: string, title: string}[]} items
+   * @param {string} reveals what everybody should know before a message is sent; may be empty
+   */
+  constructor(items, reveals) {
     this.items = items;
+    byId("reveals").textContent = reveals;
+    byId("reveals").hidden = !reveals;
     byId("send").addEventListener("click", () => this.#decide(SEND));
     byId("decline").addEventListener("click", () => this.#decide(DECLINE));
     byId("save-bytes").addEventListener("click", () => this.#save());
@@ -99,13 +104,10 @@ export class MessageView {
     const { items, itemRows, width } = update;
     byId("rows").replaceChildren(
       ...Array.from(items, (item, r) => {
-        const row = itemRows.subarray(r * width, (r + 1) * width);
-        const factors = Array.from(row.subarray(0, width - 1), dequantise);
-        const bias = dequantise(row[width - 1]);
+        const row = Array.from(itemRows.subarray(r * width, (r + 1) * width), dequantise);
         return tableRow([
           this.items[item].title,
-          signed(bias),
-          Math.hypot(...factors).toFixed(4),
+          ...(width ? [signed(row[width - 1]), Math.hypot(...row.slice(0, -1)).toFixed(4)] : ["", ""]),
           liked.has(item) ? "you like it" : "drawn at random",
         ]);
       }),

@@ -1,5 +1,6 @@
 // Taking part in rounds: fetch a message, train, ask for consent, send or decline, log.
 
+import { clientOf } from "./clients.mjs";
 import { plural, roundName } from "./dom.mjs";
 import { Refused } from "./gateway.mjs";
 import { writeRefusal } from "./messages.mjs";
@@ -25,7 +26,7 @@ export class Participation {
    * @param parts.gateway
    * @param parts.store
    * @param parts.trainer
-   * @param {() => Promise<Object>} parts.device what the device has now: see round.mjs
+   * @param {() => Promise<Object>} parts.device what the device has now: see fpl_client.mjs
    * @param {(trained, place) => Promise<string>} parts.consent shows a message, and what is decided
    * @param {(text: string, isWrong?: boolean) => void} parts.report tells the user how it goes
    * @param {() => Promise<void>} parts.onSent called after every message that was sent
@@ -82,7 +83,7 @@ export class Participation {
   /** Send that this device declines, so that the round does not wait for it. */
   async #decline({ bytes: messageBytes, place }) {
     const { identity } = await this.device();
-    const bytes = writeRefusal(messageBytes, this.terms.settings.embedding_size);
+    const bytes = writeRefusal(messageBytes, clientOf(this.terms).updateSizes(this.terms.settings));
     const entry = {
       run: place.run,
       round: place.round,

@@ -2,11 +2,9 @@
 
 import { key, toBigInt } from "./streams.mjs";
 
-/** Algorithms whose client this page has. */
-const ALGORITHMS = ["pfpl", "pfpl+"];
 const READINGS = ["authors", "literal"];
 /** Settings of algorithms/fpl.py that a client needs: the least value, and whether it is whole. */
-const NUMBERS = {
+const FPL_NUMBERS = {
   embedding_size: { least: 1, most: 4096, isWhole: true },
   triples: { least: 1, most: 100_000, isWhole: true },
   learning_rate: { least: 0, most: Infinity, isWhole: false },
@@ -16,15 +14,26 @@ const NUMBERS = {
   reg_bias: { least: 0, most: Infinity, isWhole: false },
   start_scale: { least: 0, most: Infinity, isWhole: false },
 };
+/** Settings of algorithms/fedals.py that a client needs. */
+const FEDALS_NUMBERS = {
+  embedding_size: { least: 1, most: 512, isWhole: true },
+  alpha: { least: 0, most: Infinity, isWhole: false },
+  reg: { least: Number.MIN_VALUE, most: Infinity, isWhole: false },
+  reg_exponent: { least: 0, most: 2, isWhole: false },
+};
+/** Algorithms whose client this page has, with the settings of their clients. */
+const NUMBERS = { pfpl: FPL_NUMBERS, "pfpl+": FPL_NUMBERS, fedals: FEDALS_NUMBERS };
 const MOST_ITEMS = 2 ** 24;
 
 /** The terms, or an error if this page cannot take part under them. */
 export function checkTerms(terms) {
-  refuseUnless(ALGORITHMS.includes(terms.algorithm), "algorithm", terms.algorithm, ALGORITHMS);
+  const numbers = NUMBERS[terms.algorithm];
+  refuseUnless(numbers !== undefined, "algorithm", terms.algorithm, Object.keys(NUMBERS));
   refuseUnless(terms.messages === "plain", "messages", terms.messages, ["plain"]);
   const { settings } = terms;
-  refuseUnless(READINGS.includes(settings.reading), "reading", settings.reading, READINGS);
-  for (const [name, rule] of Object.entries(NUMBERS)) checkNumber(name, settings[name], rule);
+  if (numbers === FPL_NUMBERS)
+    refuseUnless(READINGS.includes(settings.reading), "reading", settings.reading, READINGS);
+  for (const [name, rule] of Object.entries(numbers)) checkNumber(name, settings[name], rule);
   checkNumber("items", terms.items, { least: 2, most: MOST_ITEMS, isWhole: true });
   return terms;
 }

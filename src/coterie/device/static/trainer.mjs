@@ -18,7 +18,7 @@ export class Trainer {
     });
   }
 
-  /** See round.mjs. The keys of the device stay out of the worker. */
+  /** See fpl_client.mjs. The keys of the device stay out of the worker. */
   train(terms, { user, seed, history, pi, state, evidence }, message) {
     const device = { user, seed, history, pi, state, evidence };
     return this.#ask("train", { terms, device, message });

@@ -1,18 +1,11 @@
 // The Web Worker that trains and recommends. It makes no requests.
 
-import { readModel } from "./messages.mjs";
-import { bestItems } from "./recommend.mjs";
-import { newestRow, train } from "./round.mjs";
+import { clientOf } from "./clients.mjs";
 
 const TASKS = {
-  train: ({ terms, device, message }) => train(terms, device, message),
+  train: ({ terms, device, message }) => clientOf(terms).train(terms, device, message),
 
-  recommend({ terms, device, model, n }) {
-    const table = readModel(model, terms.items, terms.settings.embedding_size);
-    const row = newestRow(device.state);
-    const best = bestItems(row, table.itemRows, table.itemBias, device.history.seen, n);
-    return { best, round: table.round };
-  },
+  recommend: ({ terms, device, model, n }) => clientOf(terms).recommend(terms, device, model, n),
 };
 
 addEventListener("message", ({ data: { number, task, question } }) => {

@@ -1,11 +1,22 @@
-// One round on the device, without network and without storage: from the server's bytes to the
+// A round of FPL on the device, without network and without storage: from the server's bytes to the
 // update's bytes, and what these tell an attacker.
 
 import { claims, score, withRound, noEvidence } from "./attackers.mjs";
-import { clientUpdate, startRow } from "./fpl.mjs";
-import { readMessage, readUpdate, writeUpdate } from "./messages.mjs";
+import { clientUpdate, startRow, updateSizes } from "./fpl.mjs";
+import { readMessage, readModel, readUpdate, writeUpdate } from "./messages.mjs";
 import { commit, currentRow, initialState, withPending } from "./private_state.mjs";
+import { bestItems } from "./recommend.mjs";
 import { Malformed } from "./wire.mjs";
+
+export const FPL_CLIENT = {
+  heading: "Your likes stay in this browser",
+  hasRate: true,
+  needsRow: true,
+  reveals: "",
+  updateSizes,
+  train,
+  recommend,
+};
 
 /**
  * What a device has, all of it private.
@@ -22,7 +33,7 @@ import { Malformed } from "./wire.mjs";
  * Train on a message. Nothing is sent here.
  * @returns the update's bytes, the next private state and evidence, and what the bytes tell
  */
-export function train(terms, device, messageBytes) {
+function train(terms, device, messageBytes) {
   const { settings } = terms;
   const size = settings.embedding_size;
   const message = readMessage(messageBytes, device.user, terms.items, size);
@@ -36,7 +47,7 @@ export function train(terms, device, messageBytes) {
     );
   const row = currentRow(state);
   const made = clientUpdate(settings, message, device.history, row, device.pi, device.seed, user);
-  const bytes = writeUpdate(message.round, user, settings.triples, made, size);
+  const bytes = writeUpdate(message.round, user, settings.triples, made, updateSizes(settings));
   return {
     bytes,
     user,
@@ -49,7 +60,7 @@ export function train(terms, device, messageBytes) {
 /** What an update's bytes tell, alone and together with what was sent before. */
 export function inspect(terms, device, bytes, sentRows) {
   const { settings, items: nItems } = terms;
-  const update = readUpdate(bytes, nItems, settings.embedding_size);
+  const update = readUpdate(bytes, nItems, updateSizes(settings));
   const server = {
     nItems,
     regPositive: settings.reg_positive,
@@ -69,7 +80,10 @@ export function inspect(terms, device, bytes, sentRows) {
   return { update, evidence, alone: scored(alone), together: scored(evidence) };
 }
 
-/** The user's row that recommendations use: the newest. */
-export function newestRow(state) {
-  return state.pending?.row ?? currentRow(state);
+/** The best items for the newest row of the user. */
+function recommend(terms, { history, state }, model, n) {
+  const table = readModel(model, terms.items, terms.settings.embedding_size);
+  const row = state.pending?.row ?? currentRow(state);
+  const best = bestItems(row, table.itemRows, table.itemBias, history.seen, n);
+  return { best, round: table.round };
 }

@@ -106,7 +106,7 @@ class DevicePage {
     byId("take-part").disabled = !this.likes.likes.size;
     byId("likes-first").hidden = this.likes.likes.size > 0;
     byId("pause").hidden = !takesPart;
-    byId("agreed").hidden = !(await this.#isAgreed());
+    byId("agreed").hidden = isFinished || !(await this.#isAgreed());
     await this.log.show();
     const hasRow = this.client.needsRow
       ? (await this.store.get("state")) !== null

@@ -1,7 +1,7 @@
 // Search the catalogue, pick likes, mark private ones, load a CSV file. All of it stays here.
 
 import { MOST_CSV_BYTES, readLikes } from "./csv.mjs";
-import { byId, make, plural, size, toggle } from "./dom.mjs";
+import { byId, make, plural, short, size, toggle } from "./dom.mjs";
 
 const MOST_RESULTS = 12;
 const MOST_UNKNOWN = 3;
@@ -102,10 +102,7 @@ export class LikesView {
     }
     const { found, unknown } = readLikes(await file.text(), this.items);
     for (const item of found) if (!this.likes.has(item)) this.likes.set(item, false);
-    const examples = unknown.slice(0, MOST_UNKNOWN).join(", ");
-    note.textContent =
-      `${file.name}: ${plural(found.length, "item")} found.` +
-      (unknown.length ? ` ${plural(unknown.length, "row")} not in the catalogue: ${examples}.` : "");
+    note.textContent = `${file.name}: ${resultOf(found, unknown)}`;
     input.value = "";
     await this.#changed();
   }
@@ -118,4 +115,25 @@ export class LikesView {
     if (again) again.focus();
     await this.onChange();
   }
+}
+
+/** What was found in a file, in words. Cells of a file may be anything, and of any length. */
+function resultOf(found, unknown) {
+  const examples = unknown.slice(0, MOST_UNKNOWN).map((cell) => short(printable(cell)));
+  if (!found.length)
+    return (
+      (unknown.length
+        ? `none of its ${plural(unknown.length, "row")} is in the catalogue (${examples.join(", ")})`
+        : "it has no rows") +
+      "; expected a column item_id or title, with ids or titles of this catalogue. " +
+      "Choose another file."
+    );
+  const rest = unknown.length
+    ? ` ${plural(unknown.length, "row")} not in the catalogue: ${examples.join(", ")}.`
+    : "";
+  return `${plural(found.length, "item")} found.${rest}`;
+}
+
+function printable(text) {
+  return text.replace(/[\p{Cc}\ufffd]+/gu, "?");
 }

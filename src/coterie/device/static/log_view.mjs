@@ -45,12 +45,16 @@ function line(entry) {
     {},
     make("td", { textContent: whole(Number(entry.round) + 1) }),
     make("td", { textContent: new Date(entry.time).toLocaleTimeString("en-GB") }),
-    make("td", { textContent: entry.isDeclined ? "declined" : whole(entry.rows) }),
+    make("td", { textContent: whole(entry.rows) }),
     make("td", { textContent: whole(entry.bytes.length) }),
-    make("td", { textContent: entry.answer, className: "answer" }),
+    make("td", { textContent: answerOf(entry), className: "answer" }),
     make("td", { className: "wide" }, make("code", { textContent: entry.sha256.slice(0, 12), title: entry.sha256 })),
     make("td", {}, save),
   );
+}
+
+function answerOf({ isDeclined, answer }) {
+  return isDeclined ? `declined, ${answer}` : answer;
 }
 
 function hexadecimal(bytes) {

@@ -2,8 +2,8 @@
 
     python benchmarks/device_load.py --devices 100
 
-The server is `coterie serve --devices` on loopback, with as many items as a
-dataset has. Devices are threads of this process that speak the protocol of docs/device.md, each with its own key and
+The server is `coterie serve --devices` on loopback, with as many items as a dataset has. Devices
+are threads of this process that speak the protocol of docs/device.md, each with its own key and
 connection. They do not train: an update has random items and small rows, as many as triples and
 likes of a round. Devices are enrolled in the gateway's store, since an address may enrol one in
 two seconds. `requests` are messages and updates; refused ones would be an error.

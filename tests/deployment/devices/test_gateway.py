@@ -300,7 +300,7 @@ def test_devices_do_not_follow_a_roll_back(site: Site) -> None:
         ({"algorithm": "fedease"}, ("fedease", "cannot join later")),
         ({"algorithm": "fcf"}, ("fcf", "no client")),
         ({"algorithm": "sfpl+"}, ("sfpl+", "one client")),
-        ({"secure_aggregation": "secagg"}, ("secagg", "ChaCha20", "X25519")),
+        ({"secure_aggregation": "secagg"}, ("secagg", "stages", "ChaCha20")),
         ({"epsilon": 2.0}, ("epsilon 2", "ledger")),
         ({"triples": 0}, ("triples 0", "how many they have", "triples: 20")),
         ({"rounds_an_epoch": 0}, ("rounds_an_epoch 0", "rounds_an_epoch: 1")),

@@ -46,9 +46,9 @@ def refuse_without_client(experiment: Experiment) -> FPL | FedALS:
         )
     if settings.secure_aggregation != "none":
         raise ConfigError(
-            f"--devices is given with secure_aggregation {settings.secure_aggregation}, whose "
-            "masks are ChaCha20 and whose key agreement is X25519: WebCrypto has no ChaCha20, and "
-            "not every browser has X25519; expected none. Leave it out, or leave --devices out."
+            f"--devices is given with secure_aggregation {settings.secure_aggregation}: the device "
+            "page has no client of its stages, and WebCrypto has no ChaCha20 for its masks "
+            "(docs/device.md); expected none. Leave it out, or leave --devices out."
         )
     if settings.epsilon is not None:
         raise ConfigError(

@@ -67,6 +67,10 @@ def test_pages_of_fedals_send_the_likes_that_are_not_private(
             page.wait_for_selector("#send-all:visible")
             assert "The server can read your likes" in page.inner_text("#reveals")
             assert not page.is_visible("#rate")
+            page.click("#rows-summary")
+            assert page.inner_text("#row-note") == "You and the server know"
+            n_rows = page.locator("#rows tr").count()
+            assert page.inner_text("#fact-likes").split(" ")[0] == str(n_rows)
             page.click("#send-all")
         for page in pages:
             page.locator("#status").filter(has_text="Training is over").wait_for()

@@ -107,11 +107,15 @@ export class MessageView {
         const row = Array.from(itemRows.subarray(r * width, (r + 1) * width), dequantise);
         return tableRow([
           this.items[item].title,
-          ...(width ? [signed(row[width - 1]), Math.hypot(...row.slice(0, -1)).toFixed(4)] : ["", ""]),
+          ...(width ? [signed(row[width - 1]), Math.hypot(...row.slice(0, -1)).toFixed(4)] : []),
           liked.has(item) ? "you like it" : "drawn at random",
         ]);
       }),
     );
+    // Items without rows are likes, and their receiver knows that.
+    byId("row-bias").hidden = !width;
+    byId("row-length").hidden = !width;
+    byId("row-note").textContent = width ? "Only you know" : "You and the server know";
     byId("rows-summary").textContent = `All ${plural(items.length, "row")} of this message`;
   }
 

@@ -335,6 +335,16 @@ def test_a_file_of_likes_is_read_in_the_page(
     titles = page.locator("#likes .title").all_inner_texts()
     assert titles == ["Film 3", "Film 7", "Film 9"]
     assert "3 items found. 1 row not in the catalogue: No such film" in page.inner_text("#csv-note")
+    for content, reason in (
+        (b"", "it has no rows; expected a column item_id or title"),
+        (b"user;stars\nann;5\n", "none of its 2 rows is in the catalogue (user, ann); expected"),
+        (bytes(range(256)) * 99, "is in the catalogue (?"),
+    ):
+        path.write_bytes(content)
+        page.set_input_files("#csv", path)
+        wait_for_text(page, "#csv-note", reason)
+        assert len(page.inner_text("#csv-note")) < 400
+    assert page.locator("#likes li").count() == 3
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(1200, "light"), (500, "dark")])

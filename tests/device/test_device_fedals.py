@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from typing import Any
 
@@ -38,7 +39,7 @@ class Case:
     """A user with likes, of which some are private, and a message of a server."""
 
     def __init__(self, rng: np.random.Generator) -> None:
-        n_items = int(rng.choice([2, 30, 200]))
+        n_items = int(rng.choice([5, 40, 200]))
         alpha = float(rng.choice([0.0, 1.0, 5.0, 100.0]))
         self.settings = FedALS(
             embedding_size=int(rng.choice([1, 3, 8, 17, 64])),
@@ -95,7 +96,7 @@ class Case:
 def compare(n: int, seed: int) -> Counter[str]:
     tally: Counter[str] = Counter()
     cases = (Case(np.random.default_rng([seed, k])) for k in range(n))
-    while batch := [case for case, _ in zip(cases, range(BATCH), strict=False)]:
+    while batch := list(itertools.islice(cases, BATCH)):
         for case, answer in zip(batch, answers(case.question() for case in batch), strict=True):
             tally["clients"] += 1
             count_update(case, answer, tally)

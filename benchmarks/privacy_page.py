@@ -123,7 +123,7 @@ def write_figure(name: str, figure: Figure) -> None:
 
 
 def table(runs: Sequence[JsonObject], dataset: str) -> str:
-    """Metrics of one dataset by epsilon, the best of each column in bold."""
+    """Metrics of one dataset by epsilon, the best of each column in bold if there are several."""
     curves = {name: private_runs(runs, dataset, name) for name in ALGORITHMS}
     curves = {name: found for name, found in curves.items() if found}
     epsilons = sorted({float(run["epsilon"]) for found in curves.values() for run in found})
@@ -133,8 +133,10 @@ def table(runs: Sequence[JsonObject], dataset: str) -> str:
     for metric in ("NDCG@10", METRIC):
         values = {name: means(found, "epsilon", metric) for name, found in curves.items()}
         for column, epsilon in enumerate(epsilons, start=2):
-            best = max(values, key=lambda name: values[name].get(epsilon, 0.0))
-            bold.append((len(rows) + list(values).index(best), column))
+            compared = [name for name in values if epsilon in values[name]]
+            best = max(compared, key=lambda name: values[name][epsilon])
+            if len(compared) > 1:
+                bold.append((len(rows) + list(values).index(best), column))
         for name, curve in values.items():
             cells = [f"{curve[e]:.4f}" if e in curve else "" for e in epsilons]
             rows.append([f"`{name}`, {metric}", seeds[name], *cells])

@@ -14,7 +14,7 @@ from coterie.deployment import certificates
 from coterie.deployment.address import Address
 from coterie.deployment.enrolment import FederationTerms, ItemContent
 from coterie.deployment.fleet.join import NodeUsers, join
-from coterie.deployment.fleet.serve import serve
+from coterie.deployment.fleet.serve import serve, update_status
 from coterie.deployment.server_config import prepare_folder
 from coterie.deployment.server_folder import FORMAT
 from coterie.errors import ConfigError, DataError, RunError
@@ -58,6 +58,13 @@ def test_an_unfinished_run_of_the_same_settings_is_named(config: Path, tmp_path:
     ]
     prepare_folder(config, tmp_path / "chosen", Warnings())
     assert len(warnings) == 1
+    for n in (1, 2):
+        # A server that has finished says so in its status; it writes no result.json.
+        update_status(Path(f"runs/fedfast-federation-{n}"), "finished")
+    prepare_folder(config, None, Warnings())
+    assert warnings[1:] == [
+        "runs/fedfast-federation-2 is a finished run of the same settings",
+    ]
 
 
 def test_a_federation_s_run_is_not_replayed_without_data(config: Path, tmp_path: Path):

@@ -21,6 +21,7 @@ from coterie.deployment.enrolment import MAX_USERS, FederationTerms, ItemContent
 from coterie.deployment.node_limits import NodeLimits
 from coterie.deployment.private_terms import refuse_unprivate, without_users
 from coterie.deployment.snapshot_plan import MOST_SNAPSHOTS, NO_SNAPSHOTS, SnapshotPlan
+from coterie.deployment.traffic import read_status
 from coterie.errors import ConfigError, DataError, MissingExtra
 from coterie.evaluation.metric_names import RATING_ERRORS
 from coterie.experiments import run_folder, server_view
@@ -136,7 +137,10 @@ def prepare_folder(config: Path, out: Path | None, progress: Progress) -> Path:
     terms.refuse_split()
     name = f"{experiment.choice.algorithm}-federation"
     earlier = run_folder.earlier_run(
-        name, experiment.flat(), f"coterie serve --config {config} --out"
+        name,
+        experiment.flat(),
+        f"coterie serve --config {config} --out",
+        is_finished=lambda folder: read_status(folder).get("state") == "finished",
     )
     if earlier and out is None:
         progress.warn(earlier)

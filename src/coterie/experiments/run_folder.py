@@ -128,7 +128,16 @@ def new_folder(out: Path | None, name: str) -> Path:
     raise RunError(f"runs/ already holds a million runs of {name}. Pass --out FOLDER.")
 
 
-def earlier_run(name: str, flat: JsonObject, resume: str = "coterie resume") -> str:
+def has_result(folder: Path) -> bool:
+    return (folder / "result.json").exists()
+
+
+def earlier_run(
+    name: str,
+    flat: JsonObject,
+    resume: str = "coterie resume",
+    is_finished: Callable[[Path], bool] = has_result,
+) -> str:
     """What runs/NAME-N with the same settings is, if there is one; the newest comes first.
 
     `resume`: the command that goes on with an unfinished one, without its folder.
@@ -142,7 +151,7 @@ def earlier_run(name: str, flat: JsonObject, resume: str = "coterie resume") -> 
         if _has_settings(numbered[number], flat) and not is_locked(numbered[number])
     ]
     for folder in same:
-        if not (folder / "result.json").exists():
+        if not is_finished(folder):
             return (
                 f"{folder} has the same settings and is unfinished: "
                 f"resume it with {resume} {folder}"

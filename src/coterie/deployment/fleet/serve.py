@@ -268,7 +268,7 @@ def show_result(folder: Path, status: JsonObject, progress: Progress) -> None:
     elif not status["metrics"]:
         progress.log(
             "No metrics: at the end no node had enough users to report them "
-            "(smallest_evaluation_group in their policies)."
+            "(smallest_evaluation_group in their policies). Browsers report none."
         )
     progress.log(
         f"{folder} holds the model, and nodes have it, too: "

@@ -50,6 +50,14 @@ def test_codes_a_list_and_revoking(run: Path) -> None:
         call("revoke", str(run), device.id)
 
 
+def test_a_finished_federation_has_no_codes(run: Path) -> None:
+    (run / "status.json").write_text('{"state": "training"}')
+    assert call("code", str(run))
+    (run / "status.json").write_text('{"state": "finished"}')
+    with pytest.raises(RunError, match=r"finished federation.*Begin another"):
+        call("code", str(run))
+
+
 def test_a_code_for_a_phone(run: Path) -> None:
     pytest.importorskip("segno")
     lines = call("code", str(run), "--qr").splitlines()

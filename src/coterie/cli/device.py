@@ -41,8 +41,15 @@ def code(
     """
     from coterie.deployment.devices.qr_codes import qr_text
     from coterie.deployment.devices.store import DeviceStore
+    from coterie.deployment.traffic import read_status
+    from coterie.errors import RunError
 
     store = DeviceStore.open(run)
+    if read_status(run).get("state") == "finished":
+        raise RunError(
+            f"{run} is a finished federation, which no device can join; expected one that trains "
+            "or waits for devices. Begin another: coterie serve --config FILE --devices"
+        )
     for _ in range(count):
         made = store.add_code()
         address = f"{store.url()}#code={made}"

@@ -3,6 +3,9 @@
 
 const SHADES = 20
 const RING = 1.3
+// How much a disc covers what is below it, of 256.
+const FAINT = 154
+const FULL = 256
 
 /** Radius of a user's disc: smaller where there are many. */
 export function radiusOf(users) {
@@ -32,7 +35,7 @@ function fromHsl(hue, saturation, light) {
 
 /**
  * The pixels around a point that a disc with soft edges covers, as distances in the bytes of an
- * image of some width, and how much of each it covers. Flat arrays are quick to go through.
+ * image of some width, and how much of each it covers, of 256.
  */
 function disc(width, outer, inner = 0) {
   const offsets = []
@@ -44,10 +47,39 @@ function disc(width, outer, inner = 0) {
       const covered = Math.min(1, Math.max(0, outer + 0.5 - distance)) * (inner ? Math.min(1, Math.max(0, distance - inner + 0.5)) : 1)
       if (covered <= 0.02) continue
       offsets.push(4 * (y * width + x))
-      shares.push(covered)
+      shares.push(Math.round(256 * covered))
     }
   }
-  return { reach, offsets: Int32Array.from(offsets), shares: Float32Array.from(shares) }
+  return { reach, offsets: Int32Array.from(offsets), shares: Int32Array.from(shares) }
+}
+
+/**
+ * Writes one disc for each user of a list. This is one loop over whole numbers in flat arrays, in a
+ * function that refers to nothing else: browsers compile it to machine code soon and reliably.
+ * `colours` has three bytes for each cluster, with those of no cluster first; or one colour for all.
+ */
+function writeDiscs(bytes, width, height, screen, users, clusters, first, colours, strength, shape) {
+  const { reach, offsets, shares } = shape
+  const isOne = colours.length === 3
+  for (let k = 0; k < users.length; k++) {
+    const n = users[k]
+    const x = (screen[2 * n] + 0.5) | 0
+    const y = (screen[2 * n + 1] + 0.5) | 0
+    // The margin of the map keeps discs inside, unless the window is tiny.
+    if (x < reach || y < reach || x >= width - reach || y >= height - reach) continue
+    const centre = 4 * (y * width + x)
+    const colour = isOne ? 0 : 3 * (clusters[first + n] + 1)
+    const red = colours[colour]
+    const green = colours[colour + 1]
+    const blue = colours[colour + 2]
+    for (let p = 0; p < offsets.length; p++) {
+      const at = centre + offsets[p]
+      const share = (shares[p] * strength) >> 8
+      bytes[at] += ((red - bytes[at]) * share) >> 8
+      bytes[at + 1] += ((green - bytes[at + 1]) * share) >> 8
+      bytes[at + 2] += ((blue - bytes[at + 2]) * share) >> 8
+    }
+  }
 }
 
 /**
@@ -67,6 +99,11 @@ export function mapCanvas(canvas, data) {
   let stamps = null
   let theme = null
   let palette = []
+  let colours = null
+  let text = null
+  let separated = -1
+  let selected = new Int32Array(0)
+  let others = new Int32Array(0)
 
   function resize() {
     ratio = Math.min(window.devicePixelRatio || 1, 2)
@@ -76,7 +113,7 @@ export function mapCanvas(canvas, data) {
     canvas.width = width
     canvas.height = height
     image = context.createImageData(width, height)
-    bytes = image.data
+    bytes = new Uint8Array(image.data.buffer)
     words = new Uint32Array(bytes.buffer)
     const dot = radiusOf(data.users)
     const selected = dot + 1.2
@@ -87,6 +124,17 @@ export function mapCanvas(canvas, data) {
     theme = next
     const largest = data.clusters.reduce((most, each) => Math.max(most, each), -1)
     palette = Array.from({ length: largest + 2 }, (_, n) => colourOfCluster(n - 1, theme.isDark))
+    colours = Uint8Array.from(palette.flat())
+    text = Uint8Array.from(theme.text)
+  }
+
+  /** The selected users of a frame, and the others; the same as before for the same frame. */
+  function separate(frame) {
+    if (frame === separated) return
+    separated = frame
+    const all = Int32Array.from({ length: data.users }, (_, n) => n)
+    selected = all.filter((n) => data.selections[frame + n])
+    others = all.filter((n) => !data.selections[frame + n])
   }
 
   /** Places between two frames, where `position` is not whole. */
@@ -104,35 +152,17 @@ export function mapCanvas(canvas, data) {
     }
   }
 
-  function stamp({ reach, offsets, shares }, n, [red, green, blue], strength) {
-    const x = Math.round(screen[2 * n])
-    const y = Math.round(screen[2 * n + 1])
-    // The margin of the map keeps discs inside, unless the window is tiny.
-    if (x < reach || y < reach || x >= width - reach || y >= height - reach) return
-    const centre = 4 * (y * width + x)
-    for (let k = 0; k < offsets.length; k++) {
-      const at = centre + offsets[k]
-      const share = shares[k] * strength
-      bytes[at] += (red - bytes[at]) * share
-      bytes[at + 1] += (green - bytes[at + 1]) * share
-      bytes[at + 2] += (blue - bytes[at + 2]) * share
-    }
-  }
-
   function draw(position, marked = -1) {
     place(position)
     const [red, green, blue] = theme.background
     // The order of bytes in a word is that of every computer with a browser: little end first.
     words.fill((255 << 24) | (blue << 16) | (green << 8) | red)
     const frame = Math.min(Math.round(position), data.frames - 1) * data.users
-    for (let n = 0; n < data.users; n++) {
-      if (!data.selections[frame + n]) stamp(stamps.dot, n, palette[data.clusters[frame + n] + 1], 0.6)
-    }
-    for (let n = 0; n < data.users; n++) {
-      if (!data.selections[frame + n]) continue
-      stamp(stamps.selected, n, palette[data.clusters[frame + n] + 1], 1)
-      stamp(stamps.ring, n, theme.text, 0.9)
-    }
+    separate(frame)
+    const write = (users, colours, strength, shape) => writeDiscs(bytes, width, height, screen, users, data.clusters, frame, colours, strength, shape)
+    write(others, colours, FAINT, stamps.dot)
+    write(selected, text, FULL, stamps.ring)
+    write(selected, colours, FULL, stamps.selected)
     context.putImageData(image, 0, 0)
     context.lineWidth = 2 * ratio
     context.strokeStyle = asCss(theme.text)

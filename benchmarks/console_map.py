@@ -29,7 +29,6 @@ from coterie.console.recordings.record import record_run
 from coterie.console.recordings.recording import NAME
 
 LEAST_RATE = 30.0
-SIZE = {"width": 1200, "height": 900}
 
 
 def main() -> None:
@@ -73,7 +72,7 @@ def measure_map(run: Path, core: int) -> dict[str, Any] | str:
     os.sched_setaffinity(0, {core})
     with serving(run.parent) as console, sync_playwright() as started:
         opened = started.chromium.launch(executable_path=browser, args=["--no-sandbox"])
-        page = opened.new_page(viewport=SIZE)
+        page = opened.new_page(viewport={"width": 1200, "height": 900})
         began = time.perf_counter()
         page.goto(f"http://127.0.0.1:{console.port}/#/clusters?run={id_of(run.resolve())}")
         page.get_by_role("button", name="Play").wait_for(timeout=60_000)

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import coterie
+from coterie.algorithms.fedfast import ALGORITHM
 from coterie.attacks import report
 from coterie.attacks.eavesdropper import Observation
 from coterie.attacks.evidence import Claims
@@ -32,6 +33,7 @@ from coterie.errors import ConfigError, RunError
 from coterie.experiments.config import Experiment
 from coterie.experiments.preparation import prepare
 from coterie.experiments.run_folder import read_config, write_arrays
+from coterie.federated.federation import Federation
 from coterie.federated.settings import federation_settings
 from coterie.federated.trainer import Context
 
@@ -65,8 +67,7 @@ def test_the_map_is_that_of_training_once_more(clustered: Path) -> None:
     assert found.rounds.tolist() == [0, 1, 2, 3, 4, 5]
     experiment = Experiment.of(read_config(clustered))
     ready = prepare(experiment, None, SILENT)
-    from coterie.algorithms.fedfast import ALGORITHM
-
+    assert isinstance(ALGORITHM.train, Federation)
     work = select.trainer(
         ALGORITHM.train,
         ready.training,

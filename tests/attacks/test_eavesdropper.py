@@ -65,6 +65,7 @@ def test_observations_hold_no_private_state():
         "t",
         "users",
         "samples",
+        "n_bytes",
         "offsets",
         "items",
         "item_rows",

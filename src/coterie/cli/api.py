@@ -7,7 +7,12 @@ from typing import Annotated
 
 import typer
 
-from coterie.cli.options import JsonOption, RunFolderArgument
+from coterie.cli.options import (
+    CertificateKeyOption,
+    CertificateOption,
+    JsonOption,
+    RunFolderArgument,
+)
 from coterie.cli.say import say
 
 DEFAULT_ADDRESS = "127.0.0.1:8080"
@@ -32,21 +37,8 @@ def api(
             show_default=False,
         ),
     ] = None,
-    certificate: Annotated[
-        Path | None,
-        typer.Option(
-            "--certificate",
-            metavar="FILE",
-            help="Certificate of this server as PEM: use TLS.",
-            show_default=False,
-        ),
-    ] = None,
-    key: Annotated[
-        Path | None,
-        typer.Option(
-            "--key", metavar="FILE", help="Private key of --certificate.", show_default=False
-        ),
-    ] = None,
+    certificate: CertificateOption = None,
+    key: CertificateKeyOption = None,
     client_ca: Annotated[
         Path | None,
         typer.Option(

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from coterie.cli.options import CertificateKeyOption, CertificateOption
 from coterie.cli.say import say
 
 
@@ -25,21 +26,8 @@ def console(
     port: Annotated[
         int, typer.Option("--port", min=1, max=65535, help="Port to listen on.")
     ] = 8090,
-    certificate: Annotated[
-        Path | None,
-        typer.Option(
-            "--certificate",
-            metavar="FILE",
-            help="Certificate of this server as PEM: use TLS.",
-            show_default=False,
-        ),
-    ] = None,
-    key: Annotated[
-        Path | None,
-        typer.Option(
-            "--key", metavar="FILE", help="Private key of --certificate.", show_default=False
-        ),
-    ] = None,
+    certificate: CertificateOption = None,
+    key: CertificateKeyOption = None,
     token_file: Annotated[
         Path | None,
         typer.Option(

@@ -32,6 +32,19 @@ QuietOption = Annotated[
 JsonOption = Annotated[
     bool, typer.Option("--json", help="Print the result as JSON, without progress.")
 ]
+CertificateOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--certificate",
+        metavar="FILE",
+        help="Certificate of this server as PEM: use TLS.",
+        show_default=False,
+    ),
+]
+CertificateKeyOption = Annotated[
+    Path | None,
+    typer.Option("--key", metavar="FILE", help="Private key of --certificate.", show_default=False),
+]
 InvitationOption = Annotated[
     Path | None,
     typer.Option(

@@ -42,7 +42,7 @@ def read_lines(path: Path, start: int = 0, most: int = MOST_BLOCK) -> tuple[list
         block = file.read(most)
     end = block.rfind(b"\n") + 1
     if not end:
-        # A line that fills the whole block is none of ours.
+        # A line that fills the whole block is not from a round log.
         return [], start + (len(block) if len(block) == most else 0)
     lines = []
     at = start

@@ -222,6 +222,7 @@ def test_command_line_starts_without_the_library() -> None:
         "cli.choose",
         "cli.compare",
         "cli.console",
+        "cli.leaderboard",
         "cli.tune",
         "cli.attack",
         "cli.audit",

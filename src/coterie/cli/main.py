@@ -25,6 +25,7 @@ from coterie.cli.choose import choose
 from coterie.cli.compare import compare
 from coterie.cli.console import console
 from coterie.cli.disclosure import disclosure
+from coterie.cli.leaderboard import leaderboard
 from coterie.cli.record import record
 from coterie.cli.reproduce import reproduce
 from coterie.cli.tune import tune
@@ -58,6 +59,7 @@ app.command("resume")(runs.resume)
 app.command("choose")(choose)
 app.command("compare")(compare)
 app.command("tune")(tune)
+app.command("leaderboard")(leaderboard)
 app.command("reproduce")(reproduce)
 app.command("evaluate")(runs.evaluate)
 app.command("recommend")(recommend.recommend)

@@ -92,6 +92,13 @@ def client_costs(
     )
 
 
+def client_seconds(
+    federation: AnyFederation, world: AnyWorld, training: TrainingSet, state: Record
+) -> float:
+    """The median client's time for one message, on this machine; the mean of a round's messages."""
+    return statistics.mean(map(_seconds, _messages(federation, world, training, state)))
+
+
 def secure_round_bytes(
     federation: AnyFederation, world: AnyWorld, training: TrainingSet, state: Record
 ) -> ClientBytes:

@@ -14,7 +14,7 @@ the best mean wins. The test part is dropped before anything is trained.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -124,21 +124,29 @@ def tune(
     """
     _check(search)
     plan = trials_of(search)
-    methods = [method for method in plan.methods if isinstance(method, Method)]
     log = TrialLog(search.trials, progress)
-    results = run_plan(plan, folder, progress, workers, finished=log.add)
-    trials = results
-    ranking = _ranked(search, methods, results)
+    found = result_of(search, run_plan(plan, folder, progress, workers, finished=log.add))
+    counted = found.trials
     if search.finalists:
-        best = {trial.label: trial for trial, _ in ranking[: search.finalists]}
+        methods = [trial.cell.method for trial in found.trials]
+        ranked = _ranked(search, methods, found.trials)
+        finalists = [method for method, _ in ranked[: search.finalists]]
         seeds = tuple(range(search.seed + 1, search.seed + 1 + search.seeds))
-        again = _plan(search, list(best.values()), seeds)
-        finals = FinalistLog(len(best), search.seeds, progress)
-        results = run_plan(again, folder, progress, workers, finished=finals.add)
-        ranking = _ranked(search, list(best.values()), results)
-    if results[0].cell.experiment.course.patience:
-        _warn_of_limit(search, ranking[0][1], progress)
-    return TuningResult(search, _metric(results), [trial for _, trial in ranking], trials)
+        again = _plan(search, finalists, seeds)
+        finals = FinalistLog(len(finalists), search.seeds, progress)
+        counted = run_plan(again, folder, progress, workers, finished=finals.add)
+        ranking = [trial for _, trial in _ranked(search, finalists, counted)]
+        found = replace(found, ranking=ranking)
+    if counted[0].cell.experiment.course.patience:
+        _warn_of_limit(search, found.best, progress)
+    return found
+
+
+def result_of(search: Search, trials: list[CellResult]) -> TuningResult:
+    """The result of a search without finalists whose trials were run."""
+    methods = [trial.cell.method for trial in trials]
+    ranking = [trial for _, trial in _ranked(search, methods, trials)]
+    return TuningResult(search, _metric(trials), ranking, trials)
 
 
 class TrialLog:

@@ -49,6 +49,10 @@ th, td { padding: .35rem .6rem; text-align: right; white-space: nowrap }
 th, td { border-bottom: 1px solid var(--line) }
 th { font-weight: 600; color: var(--muted) } th:first-child, td:first-child { text-align: left }
 .texts :is(th, td) { text-align: left; white-space: normal }
+.sortable button {
+  font: inherit; color: inherit; background: none; border: 0; padding: 0; cursor: pointer }
+.sortable [aria-sort=ascending] button::after { content: " ▲" }
+.sortable [aria-sort=descending] button::after { content: " ▼" }
 body { max-width: 74rem; margin: 1.4rem auto }
 h1 { font-size: 1.5rem; line-height: 1.25; margin: 0 0 .2rem }
 h2 { font-size: 1.25rem; margin-top: 2rem; border-top: 2px solid var(--ink); padding-top: .5rem }

@@ -13,10 +13,7 @@ def check_and_report(federation: AnyFederation, world: AnyWorld, progress: Progr
     """Refuse a run whose server needs single updates; log what secure aggregation exposes."""
     if world.settings.secure_aggregation == "none":
         return
-    exchanges = exchanges_with_clients(federation, world)
-    offers_sums = any(exchange.secure_sum for exchange in exchanges)
-    needs_updates = any(not exchange.secure_sum and not exchange.visible for exchange in exchanges)
-    if not offers_sums or needs_updates:
+    if not offers_secure_sums(federation, world):
         raise ConfigError(
             f"secure_aggregation is {world.settings.secure_aggregation!r}, but this algorithm's "
             "server needs every client's own update; expected an algorithm that needs only sums "
@@ -35,6 +32,13 @@ def check_and_report(federation: AnyFederation, world: AnyWorld, progress: Progr
             f"secure aggregation does not hide histories here: {revealed}. "
             "docs/privacy.md has the figures."
         )
+
+
+def offers_secure_sums(federation: AnyFederation, world: AnyWorld) -> bool:
+    """Whether the server can do with sums and what exchanges declare as visible."""
+    exchanges = exchanges_with_clients(federation, world)
+    needs_updates = any(not exchange.secure_sum and not exchange.visible for exchange in exchanges)
+    return any(exchange.secure_sum for exchange in exchanges) and not needs_updates
 
 
 def protection(settings: FederationSettings) -> str:

@@ -77,10 +77,12 @@ def shorten(
 ) -> None:
     """For clients first..last: rows of at most `longest_row`, together of at most `longest`.
 
-    Then each row times the factor `by_item` of its item, rounded towards zero. Rows change in
-    place: few are too long, and a copy of all of them would take longer than the rest.
+    Then each row times the factor `by_item` of its item, rounded towards zero; without any factors
+    all are 1. Rows change in place: few are too long, and a copy of all of them would take longer
+    than the rest.
     """
     bound = longest_row * longest_row
+    same_factor = len(by_item) == 0
     for k in range(first, last):
         total = 0.0
         for r in range(offsets[k], offsets[k + 1]):
@@ -89,11 +91,20 @@ def shorten(
         if total > longest * longest:
             of_client = longest / math.sqrt(total)
         for r in range(offsets[k], offsets[k + 1]):
-            factor = of_client * by_item[np.uint64(items[np.uint64(r)])]
+            factor = of_client
+            if not same_factor:
+                factor *= by_item[np.uint64(items[np.uint64(r)])]
             norm = squared[np.uint64(r)]
             if norm > bound:
                 factor *= longest_row / math.sqrt(norm)
             if factor < 1.0:
                 row = rows[np.uint64(r)]
                 for f in range(len(row)):
-                    row[f] = np.int32(row[f] * factor)
+                    row[np.uint64(f)] = np.int32(row[np.uint64(f)] * factor)
+
+
+@kernel(types.void(readonly(int32), int64[::1]))
+def count(items: Ints, counts: Longs) -> None:
+    """Add to counts[i] how often item i is there."""
+    for r in range(len(items)):
+        counts[np.uint64(items[np.uint64(r)])] += 1

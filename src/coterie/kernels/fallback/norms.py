@@ -38,12 +38,19 @@ def shorten(
     totals = _sums_of_clients(np.minimum(squared, bound), offsets, first, last)
     is_long = totals > longest * longest
     of_client = np.where(is_long, longest / np.sqrt(np.where(is_long, totals, 1.0)), 1.0)
-    factors = np.repeat(of_client, np.diff(offsets[first : last + 1])) * by_item[items[own]]
+    factors = np.repeat(of_client, np.diff(offsets[first : last + 1]))
+    if len(by_item):
+        factors *= by_item[items[own]]
     norms = squared[own]
     is_long = norms > bound
     factors *= np.where(is_long, longest_row / np.sqrt(np.where(is_long, norms, 1.0)), 1.0)
     shorter = own.start + np.flatnonzero(factors < 1.0)
     rows[shorter] = (rows[shorter] * factors[factors < 1.0, None]).astype(np.int32)
+
+
+def count(items: Ints, counts: Longs) -> None:
+    """Add to counts[i] how often item i is there."""
+    counts += np.bincount(items, minlength=len(counts))
 
 
 def _sums_of_clients(values: Doubles, offsets: Longs, first: int, last: int) -> Doubles:

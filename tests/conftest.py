@@ -49,6 +49,7 @@ REPRESENTATIVES = {
     "test_the_page_fits": ("[500]",),
     "test_the_server_ends_while_a_page_follows": ("[15]",),
     "test_clients_may_be_on_several_nodes": ("fedfast", "fcf"),
+    "test_a_run_imports_nothing_that_does_not_count": ("[fedavg]", "[fl-dssm]"),
 }
 """Tests with many cases, and what the names of those have that are not among the long tests."""
 

@@ -59,10 +59,15 @@ def algorithm(name: str) -> Algorithm:
         if name not in names():
             raise UnknownName("algorithm", name, names())
         return plugins.load(plugins.ALGORITHMS, name, Algorithm)
-    module, _, value = ALGORITHMS[name].partition(":")
-    loaded = getattr(importlib.import_module(module), value or "ALGORITHM")
+    _, _, value = ALGORITHMS[name].partition(":")
+    loaded = getattr(importlib.import_module(module_of(name)), value or "ALGORITHM")
     assert isinstance(loaded, Algorithm)
     return loaded
+
+
+def module_of(name: str) -> str:
+    """The module of one of Coterie's own algorithms; "" for any other."""
+    return ALGORITHMS.get(name, "").partition(":")[0]
 
 
 def serves_new_users(name: str) -> bool:

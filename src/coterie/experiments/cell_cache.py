@@ -21,19 +21,18 @@ from importlib import metadata, util
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from coterie.algorithms.registry import module_of
 from coterie.core import plugins
 from coterie.errors import ConfigError, RunError
 from coterie.experiments import run_folder
 from coterie.experiments.config import NAMING_FILES
 from coterie.experiments.plan import Cell
+from coterie.experiments.relevant_sources import all_sources, relevant_sources
 from coterie.types import JsonObject
 from coterie.version import __version__
 
 if TYPE_CHECKING:
     import pandas as pd
-
-DISPLAY_PACKAGES = ("cli", "attacks", "console", "report", "reproduce")
-"""Packages that show figures but cannot change them: editing them keeps finished cells valid."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +115,7 @@ def description(cell: Cell, data: str) -> str:
         "config": flat,
         "data": data,
         "files": files,
-        "code": code_version() | plugin_versions(cell),
+        "code": code_version(cell.experiment.choice.algorithm) | plugin_versions(cell),
     }
     return json.dumps(about, indent=2, sort_keys=True)
 
@@ -141,21 +140,22 @@ def plugin_versions(cell: Cell) -> dict[str, str]:
 
 
 @cache
-def code_version() -> dict[str, str]:
-    """The versions of code that can change a figure for the same settings and data."""
+def code_version(algorithm_name: str = "") -> dict[str, str]:
+    """The versions of code that can change a figure for the same settings and data.
+
+    Of Coterie's own files, those that a run of the algorithm can depend on. A plug-in may import
+    any of them, so that all count for it; and all count where no algorithm is named.
+    """
     versions = {
         p: metadata.version(p) for p in ("numpy", "scipy", "numba", "torch") if util.find_spec(p)
     }
-    return {"coterie": __version__, "source": source_hash(Path(__file__).parents[1])} | versions
+    source = source_hash(Path(__file__).parents[1], module_of(algorithm_name))
+    return {"coterie": __version__, "source": source} | versions
 
 
-def source_hash(package: Path) -> str:
-    """Hash of every source file that can change a figure."""
-    sources = [
-        path
-        for path in sorted(package.rglob("*.py"))
-        if path.relative_to(package).parts[0] not in DISPLAY_PACKAGES
-    ]
+def source_hash(package: Path, module: str = "") -> str:
+    """Hash of every source file that can change a figure of an algorithm in this module."""
+    sources = relevant_sources(package, module) if module else all_sources(package)
     return _digest(sources, lambda path: path.relative_to(package).as_posix())
 
 

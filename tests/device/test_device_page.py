@@ -165,7 +165,7 @@ def test_a_declined_message_is_sent_as_an_update_of_no_users(
     columns = decode(refusal).arrays
     assert [len(columns[name]) for name in ("users", "samples", "items", "item_rows")] == [0] * 4
     assert len(refusal) < 100 < int(shown.replace(",", ""))
-    assert not validate([read_reply(gateway.message(0), refusal)], expected(gateway))[1]
+    assert not validate([read_reply(gateway.message(0), refusal)], expected(gateway)).refused
     assert "declined" in page.inner_text("#log tr")
     assert page.inner_text("#log-summary").startswith("0 sent, 1 declined")
     page.click("#send")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
@@ -57,7 +58,7 @@ EXPECTED = Expected(ROUND, COHORT, Sizes(15, 5, 5, 6))
 
 def check(*replies: Reply) -> tuple[list[int], dict[str, int]]:
     """The users whose updates are accepted, and the counts of refused updates by reason."""
-    updates, refused = validate(list(replies), EXPECTED)
+    updates, refused, _ = validate(list(replies), EXPECTED)
     return updates.users.tolist(), dict(refused)
 
 
@@ -69,7 +70,7 @@ def update_of(honest: Updates, k: int) -> Updates:
 
 
 def test_honest_updates_are_accepted_as_they_are(honest):
-    updates, refused = validate([reply(honest, ROUND)], EXPECTED)
+    updates, refused, _ = validate([reply(honest, ROUND)], EXPECTED)
     assert not refused
     for name, column in updates.columns().items():
         np.testing.assert_array_equal(column, honest.columns()[name])
@@ -151,13 +152,32 @@ def test_a_user_outside_the_cohort_is_refused(honest):
 
 def test_updates_come_out_by_user_whatever_the_order_of_replies(honest):
     parts = [reply(update_of(honest, k), ROUND) for k in (2, 0, 3, 1)]
-    updates, _ = validate(parts, EXPECTED)
+    updates = validate(parts, EXPECTED).updates
     for name, column in updates.columns().items():
         np.testing.assert_array_equal(column, honest.columns()[name])
 
 
+def test_norms_are_those_of_the_rows_of_one_reply(honest):
+    updates, _, norms = validate([reply(honest, ROUND)], EXPECTED, measure=True)
+    assert norms is not None
+    by_row = [sum(int(v) ** 2 for v in row) for row in updates.item_rows]
+    assert norms.by_row.tolist() == by_row
+    cuts = updates.offsets.tolist()
+    assert norms.by_client.tolist() == [sum(by_row[a:b]) for a, b in itertools.pairwise(cuts)]
+
+
+def test_norms_are_left_out_where_updates_are_not_as_they_were_sent(honest):
+    """Of several replies, of one in another order, and where some updates are refused."""
+    parts = [reply(update_of(honest, k), ROUND) for k in (0, 1)]
+    reversed_order = reply(honest.take(np.array([3, 2, 1, 0])), ROUND)
+    bad_count = reply(honest, ROUND, samples=np.array([1, 0, 1, 1]))
+    for replies in (parts, [reversed_order], [bad_count]):
+        assert validate(replies, EXPECTED, measure=True).norms is None
+    assert validate([reply(honest, ROUND)], EXPECTED).norms is None
+
+
 def test_no_replies_are_no_updates():
-    updates, refused = validate([], EXPECTED)
+    updates, refused, _ = validate([], EXPECTED)
     assert (len(updates), refused) == (0, Counter())
     assert updates.item_rows.shape == (0, 5)
 

@@ -294,7 +294,7 @@ REPLY = encode(2, HONEST.columns())
 
 
 def test_an_honest_reply_is_accepted():
-    updates, refused = validate([read_reply(MESSAGE, REPLY)], EXPECTED)
+    updates, refused, _ = validate([read_reply(MESSAGE, REPLY)], EXPECTED)
     assert not refused
     assert same(updates.columns(), HONEST.columns())
 
@@ -311,7 +311,7 @@ def test_corrupted_replies_do_not_harm_the_server(data):
 
 
 def check_server(data: bytes) -> None:
-    updates, _ = validate([read_reply(MESSAGE, data)], EXPECTED)
+    updates = validate([read_reply(MESSAGE, data)], EXPECTED).updates
     assert set(updates.users.tolist()) <= {0, 3, 4}
     assert len(set(updates.users.tolist())) == len(updates)
     assert ((updates.items >= 0) & (updates.items < 15)).all()
@@ -330,7 +330,7 @@ def test_a_scalar_in_place_of_an_array_is_refused(name):
     """The format allows zero dimensions."""
     scalar = np.array(3, HONEST.columns()[name].dtype)
     data = encode(2, HONEST.columns() | {name: scalar})
-    updates, refused = validate([read_reply(MESSAGE, data)], EXPECTED)
+    updates, refused, _ = validate([read_reply(MESSAGE, data)], EXPECTED)
     assert (len(updates), dict(refused)) == (0, {"wrong shape": 3})
 
 
@@ -354,7 +354,7 @@ def try_offsets() -> None:
     tries += [[int(rng.integers(2**62, 2**63)), int(rng.integers(-60, 60))] for _ in range(300)]
     for middle in tries:
         offsets = np.array([0, *middle, len(HONEST.items)], np.int64)
-        updates, refused = validate(
+        updates, refused, _ = validate(
             [read_reply(MESSAGE, encode(2, replace(HONEST, offsets=offsets).columns()))], EXPECTED
         )
         if (len(updates), dict(refused)) != (0, {"wrong shape": 3}):

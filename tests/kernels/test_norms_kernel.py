@@ -58,8 +58,31 @@ def test_rows_are_shortened_as_defined(module: ModuleType, seed: int, width: int
     ]
     out = rows.copy()
     for first, last in ((0, 3), (3, 7)):  # as two threads do it
-        module.shorten(offsets, items, squared, by_item, 250.0, 600.0, first, last, out)
+        module.shorten(offsets, items, squared, totals, by_item, 250.0, 600.0, first, last, out)
     assert out.tolist() == slowly(offsets, items, rows, by_item, 250.0, 600.0).tolist()
+
+
+@pytest.mark.parametrize("module", MODULES, ids=["numba", "numpy"])
+@settings(deadline=None)
+@given(seed=st.integers(0, 10_000))
+def test_without_factors_all_are_one(module: ModuleType, seed: int):
+    offsets, items, rows = cohort(seed, 3)
+    squared = np.empty(len(rows))
+    totals = np.empty(7)
+    module.squared(offsets, rows, 0, 7, squared, totals)
+    ones = np.ones(4)
+    expected = slowly(offsets, items, rows, ones, 250.0, 600.0)
+    for by_item in (ones, np.empty(0)):
+        out = rows.copy()
+        module.shorten(offsets, items, squared, totals, by_item, 250.0, 600.0, 0, 7, out)
+        assert out.tolist() == expected.tolist()
+
+
+@pytest.mark.parametrize("module", MODULES, ids=["numba", "numpy"])
+def test_items_are_counted(module: ModuleType):
+    counts = np.array([5, 0, 0])
+    module.count(np.array([0, 2, 2], np.int32), counts)
+    assert counts.tolist() == [6, 0, 2]
 
 
 @pytest.mark.parametrize("module", MODULES, ids=["numba", "numpy"])

@@ -169,7 +169,10 @@ FINE, UNKNOWN_ITEM, REPEATED_ITEM, OUT_OF_RANGE, NOT_A_NUMBER = range(5)
 def check(u: Updates, n_items: int = N_ITEMS) -> list[int]:
     faults = np.full(len(u), 99, np.int8)
     args = (u.offsets, u.items, u.item_rows, u.user_rows, u.dense)
-    kernels.load("sums").check(*(locked(a.copy()) for a in args), n_items, 0, len(u), faults)
+    none = np.empty(0)
+    kernels.load("sums").check(
+        *(locked(a.copy()) for a in args), n_items, 0, len(u), faults, none, none
+    )
     return faults.tolist()
 
 

@@ -147,14 +147,14 @@ def _one_chunk(
     world: AnyWorld, exchange: AnyExchange, sizes: Sizes, message: Message, call: CallNodes
 ) -> Aggregate:
     replies = call(exchange, message) if len(message.users) else []
-    updates, refused = validate(replies, Expected.of(message, sizes))
-    updates = defended(world, exchange, updates) if len(updates) else updates
+    valid = validate(replies, Expected.of(message, sizes), is_defended(world))
+    updates = defended(world, exchange, valid) if len(valid.updates) else valid.updates
     return Aggregate(
         sums=defended_sums(world, exchange, message, updates) if len(updates) else {},
         # Decoded arrays are views that would keep the whole reply in memory: copy them.
         accepted=Accepted(updates.users.copy(), updates.samples.copy(), updates.user_rows.copy()),
         bytes_up=int(reply_sizes(updates).sum()),
-        refused=refused,
+        refused=valid.refused,
         private_state=tuple(
             accepted_private_state(reply, updates.users) for reply in replies if reply.private_state
         ),

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
 from coterie import kernels
 from coterie.core import parallel
-from coterie.types import Bools, Ints, Longs, Message, Sizes, Updates
+from coterie.types import Bools, Doubles, Ints, Longs, Message, Sizes, Updates
 
 MOST_SAMPLES = 1 << 23
 """More could overflow a sum of n_k times an entry over 2^17 users."""
@@ -82,10 +83,30 @@ class Expected:
         return cls(message.round, message.users, sizes, message.exchange)
 
 
-def validate(replies: list[Reply], expected: Expected) -> tuple[Updates, Counter[str]]:
+class SquaredNorms(NamedTuple):
+    """Squared norms of item rows, and their sums over the rows of each client."""
+
+    by_row: Doubles
+    by_client: Doubles
+
+
+NOT_MEASURED = SquaredNorms(np.empty(0), np.empty(0))
+
+
+class Validated(NamedTuple):
     """The updates that may be aggregated, ordered by user, and the number refused by reason."""
+
+    updates: Updates
+    refused: Counter[str]
+    norms: SquaredNorms | None = None
+    """Of the item rows, where they were to be measured and all updates are those of one reply."""
+
+
+def validate(replies: list[Reply], expected: Expected, measure: bool = False) -> Validated:
+    """The valid updates; `measure` asks for the norms of their rows, which then take no time."""
     refused: Counter[str] = Counter()
     parts: list[Updates] = []
+    norms = NOT_MEASURED
     received = np.zeros(len(expected.users), bool)
     for reply in replies:
         if fault := _fault_of_whole(reply, expected):
@@ -93,15 +114,19 @@ def validate(replies: list[Reply], expected: Expected) -> tuple[Updates, Counter
             continue
         assert reply.columns is not None
         updates = Updates(**reply.columns)
-        faults = _faults(updates, reply.selected, received, expected)
+        if measure:
+            norms = SquaredNorms(np.empty(len(updates.items)), np.empty(len(updates)))
+        faults = _faults(updates, reply.selected, received, expected, norms)
         refused.update(FAULTS[fault] for fault in faults[faults > 0].tolist())
         fine = np.flatnonzero(faults == 0)
         # A later reply in the name of the same user is a duplicate.
         received[np.searchsorted(expected.users, updates.users[fine])] = True
         parts.append(updates if len(fine) == len(updates) else updates.take(fine))
     if not any(len(part) for part in parts):
-        return no_updates(expected), refused
-    return Updates.joined(parts), refused
+        return Validated(no_updates(expected), refused)
+    whole = Updates.joined(parts)
+    as_sent = measure and len(parts) == 1 and whole is parts[0] and not refused
+    return Validated(whole, refused, norms if as_sent else None)
 
 
 def _fault_of_whole(reply: Reply, expected: Expected) -> str:
@@ -137,8 +162,17 @@ def _fault_of_whole(reply: Reply, expected: Expected) -> str:
     return ""
 
 
-def _faults(updates: Updates, selected: Ints, received: Bools, expected: Expected) -> np.ndarray:
-    """(n,) the fault of each update, 0 if none. `received` marks users with an accepted update."""
+def _faults(
+    updates: Updates,
+    selected: Ints,
+    received: Bools,
+    expected: Expected,
+    norms: SquaredNorms,
+) -> np.ndarray:
+    """(n,) the fault of each update, 0 if none. `received` marks users with an accepted update.
+
+    Unless they are empty, norms are written.
+    """
     faults = np.zeros(len(updates), np.int8)
     check = kernels.load("sums").check
 
@@ -153,6 +187,7 @@ def _faults(updates: Updates, selected: Ints, received: Bools, expected: Expecte
             first,
             last,
             faults,
+            *norms,
         )
 
     parallel.over(part, updates.offsets)

@@ -20,6 +20,8 @@ BLOCK = 1 << 16
 @helper
 def squared_norm(row: Ints) -> float:
     """Added up in integers, which is exact and fast, as far as they cannot overflow."""
+    if len(row) <= BLOCK:
+        return float(sum_of_squares(row))
     norm = 0.0
     for begin in range(0, len(row), BLOCK):
         norm += float(sum_of_squares(row[begin : begin + BLOCK]))
@@ -44,8 +46,7 @@ def squared(
     for k in range(first, last):
         total = 0.0
         for r in range(offsets[k], offsets[k + 1]):
-            row = rows[np.uint64(r)]
-            norm = float(sum_of_squares(row)) if len(row) <= BLOCK else squared_norm(row)
+            norm = squared_norm(rows[np.uint64(r)])
             by_row[np.uint64(r)] = norm
             total += norm
         by_client[k] = total
@@ -55,6 +56,7 @@ def squared(
     types.void(
         readonly(int64),
         readonly(int32),
+        readonly(float64),
         readonly(float64),
         readonly(float64),
         float64,
@@ -67,7 +69,8 @@ def squared(
 def shorten(
     offsets: Longs,
     items: Ints,
-    squared: Doubles,
+    by_row: Doubles,
+    by_client: Doubles,
     by_item: Doubles,
     longest_row: float,
     longest: float,
@@ -77,24 +80,27 @@ def shorten(
 ) -> None:
     """For clients first..last: rows of at most `longest_row`, together of at most `longest`.
 
-    Then each row times the factor `by_item` of its item, rounded towards zero; without any factors
-    all are 1. Rows change in place: few are too long, and a copy of all of them would take longer
-    than the rest.
+    `by_row` and `by_client` are squared norms. Then each row is multiplied by the factor `by_item`
+    of its item and rounded towards zero; without any factors all are 1. Rows change in place: few
+    are too long, and a copy of all of them would take longer than the rest.
     """
     bound = longest_row * longest_row
     same_factor = len(by_item) == 0
     for k in range(first, last):
-        total = 0.0
-        for r in range(offsets[k], offsets[k + 1]):
-            total += min(squared[np.uint64(r)], bound)
         of_client = 1.0
-        if total > longest * longest:
-            of_client = longest / math.sqrt(total)
+        if by_client[k] > longest * longest:
+            total = 0.0
+            for r in range(offsets[k], offsets[k + 1]):
+                total += min(by_row[np.uint64(r)], bound)
+            if total > longest * longest:
+                of_client = longest / math.sqrt(total)
         for r in range(offsets[k], offsets[k + 1]):
+            norm = by_row[np.uint64(r)]
+            if same_factor and of_client == 1.0 and norm <= bound:
+                continue
             factor = of_client
             if not same_factor:
                 factor *= by_item[np.uint64(items[np.uint64(r)])]
-            norm = squared[np.uint64(r)]
             if norm > bound:
                 factor *= longest_row / math.sqrt(norm)
             if factor < 1.0:

@@ -7,10 +7,11 @@ bisection and needs no table of its own.
 from __future__ import annotations
 
 import numpy as np
-from numba import float32, int8, int32, int64, types
+from numba import float32, float64, int8, int32, int64, types
 
 from coterie.kernels.common import Integer, helper, kernel, readonly
-from coterie.types import SCALE, TOO_LARGE, Floats, Ints, Longs
+from coterie.kernels.norms import squared_norm
+from coterie.types import SCALE, TOO_LARGE, Doubles, Floats, Ints, Longs
 
 FINE = 0
 UNKNOWN_ITEM = 1
@@ -161,6 +162,8 @@ def worst_entry(values: Ints) -> int:
         int64,
         int64,
         int8[::1],
+        float64[::1],
+        float64[::1],
     ),
 )
 def check(
@@ -173,11 +176,24 @@ def check(
     first: int,
     last: int,
     faults: np.ndarray,
+    by_row: Doubles,
+    by_client: Doubles,
 ) -> None:
-    """Write faults[k] for users first..last: items must exist and ascend, entries be in range."""
+    """Write faults[k] for users first..last: items must exist and ascend, entries be in range.
+
+    Unless they are empty, also write the squared norms of item rows to `by_row`, and their sums to
+    `by_client`: both read all entries, and memory is slower than either.
+    """
     for k in range(first, last):
         low = offsets[k]
         high = offsets[k + 1]
+        if len(by_client):
+            total = 0.0
+            for r in range(low, high):
+                norm = squared_norm(item_rows[np.uint64(r)])
+                by_row[np.uint64(r)] = norm
+                total += norm
+            by_client[k] = total
         fault = FINE
         before = np.int32(-1)
         for r in range(low, high):

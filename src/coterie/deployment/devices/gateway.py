@@ -266,7 +266,7 @@ class Gateway:
         """Validate an update exactly as the server validates that of a node."""
         part = exchange.part(device.id)
         reply = read_reply(part, body)
-        _, faults = validate([reply], self.rules.expected(part))
+        faults = validate([reply], self.rules.expected(part)).refused
         for fault in faults:
             raise DeviceRefused(
                 422,

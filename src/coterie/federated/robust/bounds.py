@@ -24,6 +24,7 @@ import numpy as np
 from coterie import kernels
 from coterie.core import parallel
 from coterie.federated.robust.multiples import Multiples
+from coterie.federated.validation import SquaredNorms
 from coterie.types import Doubles, Ints, Longs, Updates
 
 KERNELS = "norms"
@@ -32,27 +33,31 @@ WORTH_THREADS = 1 << 17
 """Entries of rows that one thread handles in a tenth of a millisecond."""
 
 
-def bounded(updates: Updates, multiples: Multiples) -> Updates:
+def bounded(updates: Updates, multiples: Multiples, norms: SquaredNorms | None = None) -> Updates:
     """The updates with rows, samples and norms within the bounds of the round.
 
     Rows that are too long may change in place: the updates belong to the caller from then on.
+    `norms` are those of the item rows, where they are known.
     """
     if len(updates) == 1:
         return updates
     return replace(
         updates,
         samples=capped_samples(updates.samples, multiples.samples),
-        item_rows=shortened_rows(updates, multiples),
+        item_rows=shortened_rows(updates, multiples, norms),
         user_rows=shortened(updates.user_rows, multiples.own_row),
         dense=shortened(updates.dense, multiples.updates),
     )
 
 
-def shortened_rows(updates: Updates, multiples: Multiples) -> Ints:
+def shortened_rows(
+    updates: Updates, multiples: Multiples, known: SquaredNorms | None = None
+) -> Ints:
     """Item rows, each and all of a client together, within their bounds."""
-    if not updates.item_rows.size:
-        return updates.item_rows
-    norms = Norms.of(updates.item_rows, updates.offsets)
+    rows = updates.item_rows
+    if not rows.size:
+        return rows
+    norms = Norms(rows, updates.offsets, known or squared_norms(rows, updates.offsets))
     return norms.shorten(
         updates.items,
         by_senders(updates.items, min(SENDERS, len(updates))),
@@ -82,8 +87,8 @@ def shortened(vectors: Ints, multiple: float) -> Ints:
     """(n, width) a vector of each client, at most `multiple` times as long as the median."""
     if not vectors.size:
         return vectors
-    n = len(vectors)
-    norms = Norms.of(vectors, np.arange(n + 1))
+    offsets = np.arange(len(vectors) + 1)
+    norms = Norms(vectors, offsets, squared_norms(vectors, offsets))
     longest = multiple * lower_median(norms.of_senders)
     return norms.shorten(np.empty(0, np.int32), np.empty(0), longest, longest)
 
@@ -101,30 +106,19 @@ class Norms:
 
     rows: Ints
     offsets: Longs
-    squared: Doubles
-    totals: Doubles
-
-    @classmethod
-    def of(cls, rows: Ints, offsets: Longs) -> Norms:
-        squared = np.empty(len(rows))
-        totals = np.empty(len(offsets) - 1)
-        kernel = kernels.load(KERNELS).squared
-        _over_clients(
-            lambda first, last: kernel(offsets, rows, first, last, squared, totals), rows, offsets
-        )
-        return cls(rows, offsets, squared, totals)
+    squared: SquaredNorms
 
     @property
     def of_senders(self) -> Doubles:
         """The norm of all rows of each client that sends any."""
-        return np.sqrt(self.totals[np.diff(self.offsets) > 0])
+        return np.sqrt(self.squared.by_client[np.diff(self.offsets) > 0])
 
     @property
     def root_mean_squares(self) -> Doubles:
         """Of the norms of each client's rows; only clients that send any."""
         counts = np.diff(self.offsets)
         sent = counts > 0
-        return np.sqrt(self.totals[sent] / counts[sent])
+        return np.sqrt(self.squared.by_client[sent] / counts[sent])
 
     def shorten(self, items: Ints, by_item: Doubles, longest_row: float, longest: float) -> Ints:
         """Rows within both bounds, times the factor of their item, rounded towards zero.
@@ -137,7 +131,7 @@ class Norms:
             lambda first, last: kernel(
                 self.offsets,
                 items,
-                self.squared,
+                *self.squared,
                 by_item,
                 longest_row,
                 longest,
@@ -149,6 +143,14 @@ class Norms:
             self.offsets,
         )
         return rows
+
+
+def squared_norms(rows: Ints, offsets: Longs) -> SquaredNorms:
+    """Of the rows of clients."""
+    norms = SquaredNorms(np.empty(len(rows)), np.empty(len(offsets) - 1))
+    kernel = kernels.load(KERNELS).squared
+    _over_clients(lambda first, last: kernel(offsets, rows, first, last, *norms), rows, offsets)
+    return norms
 
 
 def _over_clients(work: Callable[[int, int], object], rows: Ints, offsets: Longs) -> None:

@@ -18,10 +18,11 @@ from coterie.federated.robust.groups import (
 from coterie.federated.robust.multiples import Multiples
 from coterie.federated.robust.trimming import FEWEST_CLIENTS, trimmed
 from coterie.federated.settings import FederationSettings
+from coterie.federated.validation import SquaredNorms, Validated
 from coterie.types import Message, Updates
 
-ON_UPDATES: dict[str, Callable[[Updates, Multiples], Updates]] = {
-    "none": lambda updates, multiples: updates,
+ON_UPDATES: dict[str, Callable[[Updates, Multiples, SquaredNorms | None], Updates]] = {
+    "none": lambda updates, multiples, norms: updates,
     "bounded": bounded,
     "trimmed": trimmed,
     "groups": bounded,
@@ -58,9 +59,10 @@ def check_comparable(world: AnyWorld, n: int) -> None:
         )
 
 
-def defended(world: AnyWorld, exchange: AnyExchange, updates: Updates) -> Updates:
+def defended(world: AnyWorld, exchange: AnyExchange, valid: Validated) -> Updates:
     """Validated updates of a whole cohort as they are aggregated."""
-    return ON_UPDATES[world.settings.robust](updates, exchange.bounds(world))
+    defence = ON_UPDATES[world.settings.robust]
+    return defence(valid.updates, exchange.bounds(world), valid.norms)
 
 
 def defended_sums(

@@ -14,6 +14,7 @@ import numpy as np
 
 from coterie.federated.robust.bounds import bounded
 from coterie.federated.robust.multiples import Multiples
+from coterie.federated.validation import SquaredNorms
 from coterie.types import Doubles, Ints, Longs, Updates
 
 TRIMMED = 0.2
@@ -22,9 +23,9 @@ FEWEST_CLIENTS = 5
 """Clients of a round of which a share can be left out. A smaller cohort is refused."""
 
 
-def trimmed(updates: Updates, multiples: Multiples) -> Updates:
+def trimmed(updates: Updates, multiples: Multiples, norms: SquaredNorms | None = None) -> Updates:
     """Within the bounds, and then without extremes."""
-    updates = bounded(updates, multiples)
+    updates = bounded(updates, multiples, norms)
     rows = updates.item_rows
     if rows.size:
         rows = trimmed_rows(updates.items, rows)

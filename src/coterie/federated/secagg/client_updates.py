@@ -20,7 +20,7 @@ def compute_updates(
     result = exchange.client_update(world, message, node)
     updates, private_state = (result, {}) if isinstance(result, Updates) else result
     reply = Reply(message.users, message.round, updates.columns(), message.exchange)
-    updates, _ = validate([reply], Expected.of(message, sizes))
+    updates = validate([reply], Expected.of(message, sizes)).updates
     return ClientUpdates(message, updates, private_state, sizes)
 
 

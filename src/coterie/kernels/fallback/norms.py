@@ -24,7 +24,8 @@ def squared(
 def shorten(
     offsets: Longs,
     items: Ints,
-    squared: Doubles,
+    by_row: Doubles,
+    by_client: Doubles,
     by_item: Doubles,
     longest_row: float,
     longest: float,
@@ -35,13 +36,13 @@ def shorten(
     """For clients first..last: rows of at most `longest_row`, together of at most `longest`."""
     own = slice(offsets[first], offsets[last])
     bound = longest_row * longest_row
-    totals = _sums_of_clients(np.minimum(squared, bound), offsets, first, last)
+    totals = _sums_of_clients(np.minimum(by_row, bound), offsets, first, last)
     is_long = totals > longest * longest
     of_client = np.where(is_long, longest / np.sqrt(np.where(is_long, totals, 1.0)), 1.0)
     factors = np.repeat(of_client, np.diff(offsets[first : last + 1]))
     if len(by_item):
         factors *= by_item[items[own]]
-    norms = squared[own]
+    norms = by_row[own]
     is_long = norms > bound
     factors *= np.where(is_long, longest_row / np.sqrt(np.where(is_long, norms, 1.0)), 1.0)
     shorter = own.start + np.flatnonzero(factors < 1.0)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from coterie.types import NOT_FINITE, SCALE, TOO_LARGE, Bools, Floats, Ints, Longs
+from coterie.kernels.fallback.norms import squared
+from coterie.types import NOT_FINITE, SCALE, TOO_LARGE, Bools, Doubles, Floats, Ints, Longs
 
 FINE = 0
 UNKNOWN_ITEM = 1
@@ -72,8 +73,15 @@ def check(
     first: int,
     last: int,
     faults: np.ndarray,
+    by_row: Doubles,
+    by_client: Doubles,
 ) -> None:
-    """Write faults[k] for users first..last: items must exist and ascend, entries be in range."""
+    """Write faults[k] for users first..last: items must exist and ascend, entries be in range.
+
+    Unless they are empty, also write the squared norms of item rows, and their sums.
+    """
+    if len(by_client):
+        squared(offsets, item_rows, first, last, by_row, by_client)
     for k in range(first, last):
         own = slice(offsets[k], offsets[k + 1])
         faults[k] = _fault_of_items(items[own].astype(np.int64), n_items) or max(

@@ -23,6 +23,7 @@ ALGORITHMS: dict[str, str] = {
     "pfpl": "coterie.algorithms.fpl:PARALLEL",
     "pfpl+": "coterie.algorithms.fpl:PARALLEL_PLUS",
     "fedals": "coterie.algorithms.fedals",
+    "fedrecon": "coterie.algorithms.fedrecon",
     "fedease": "coterie.algorithms.fedease",
     "fedslim": "coterie.algorithms.fedslim",
     "fcf": "coterie.algorithms.fcf",

@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from coterie import kernels
 from coterie.core import parallel, streams
+from coterie.data.training_set import TrainingSet
 from coterie.federated.federation import (
     AnyWorld,
     NodeData,
@@ -37,19 +39,25 @@ class Samples:
 
 
 def draw(world: AnyWorld, users: Ints, t: int, node: NodeData) -> Samples:
-    """Draw every positive once per local epoch in a new order, each with fresh negatives.
-
-    Negatives are drawn outside the user's training positives.
-    """
+    """Draw every positive once per local epoch in a new order, each with fresh negatives."""
     settings = world.settings
-    history = node.training
-    places_on_node = node.positions(users)
-    negatives = 0 if history.ratings is not None else settings.negatives
-    has_everything = history.excluded.counts_of(places_on_node) >= world.n_items
-    per_positive = np.where(has_everything, 1, 1 + negatives)
-    n_positives = history.positives.counts_of(places_on_node)
-    starts = _offsets(n_positives * per_positive * settings.local_epochs)
     keys = streams.keys(node.seed, "samples", t, last=users)
+    places = node.positions(users)
+    return draw_from(node.training, places, settings.negatives, settings.local_epochs, keys)
+
+
+def draw_from(
+    history: TrainingSet, users: Longs, negatives: int, epochs: int, keys: NDArray[np.uint64]
+) -> Samples:
+    """The samples of users of a training set, each from the stream of its key.
+
+    Negatives are drawn outside the user's training positives. Ratings have none.
+    """
+    if history.ratings is not None:
+        negatives = 0
+    has_everything = history.excluded.counts_of(users) >= history.n_items
+    per_positive = np.where(has_everything, 1, 1 + negatives)
+    starts = _offsets(history.positives.counts_of(users) * per_positive * epochs)
     n_rows = np.empty(len(users), np.int64)
     rows = np.empty(starts[-1], np.int32)
     places = np.empty(starts[-1], np.int32)
@@ -58,15 +66,15 @@ def draw(world: AnyWorld, users: Ints, t: int, node: NodeData) -> Samples:
 
     def part(first: int, last: int) -> None:
         kernel.draw(
-            places_on_node,
+            users,
             history.positives.offsets,
             history.positives.items,
             NO_RATINGS if history.ratings is None else history.ratings,
             history.excluded.offsets,
             history.excluded.items,
-            world.n_items,
+            history.n_items,
             negatives,
-            settings.local_epochs,
+            epochs,
             keys,
             starts,
             first,

@@ -182,7 +182,7 @@ def reconstruct(support: TrainingSet, g: Floats, settings: FedRecon, keys: Words
     s = settings
     everyone = np.arange(support.n_users)
     samples = draw_from(support, everyone, s.negatives, s.reconstruction_epochs, keys)
-    l = start_rows(s, keys)
+    local = start_rows(s, keys)
     kernel = kernels.load("fedrecon").reconstruct
     parallel.over(
         lambda first, last: kernel(
@@ -200,20 +200,20 @@ def reconstruct(support: TrainingSet, g: Floats, settings: FedRecon, keys: Words
             s.reconstruction_steps or NO_LIMIT,
             first,
             last,
-            l,
+            local,
         ),
         samples.starts,
     )
-    return l
+    return local
 
 
 def start_rows(settings: FedRecon, keys: Words64) -> Floats:
     """l before its reconstruction."""
-    l = np.zeros((len(keys), settings.width), np.float32)
+    local = np.zeros((len(keys), settings.width), np.float32)
     if settings.user_start == "random":
         drawn = streams.normal(streams.mix_array(keys), settings.embedding_size)
-        l[:, : settings.embedding_size] = drawn * settings.start_scale
-    return l
+        local[:, : settings.embedding_size] = drawn * settings.start_scale
+    return local
 
 
 # U: update the rows of the query set's items
@@ -226,7 +226,9 @@ class Query(NamedTuple):
     changes: Ints  # (rows of the samples, width)
 
 
-def update(query: TrainingSet, l: Floats, g: Floats, settings: FedRecon, keys: Words64) -> Query:
+def update(
+    query: TrainingSet, local: Floats, g: Floats, settings: FedRecon, keys: Words64
+) -> Query:
     """g_i - g of the items that each user trains on, in fixed point."""
     s = settings
     everyone = np.arange(query.n_users)
@@ -240,7 +242,7 @@ def update(query: TrainingSet, l: Floats, g: Floats, settings: FedRecon, keys: W
             samples.starts,
             samples.places,
             samples.targets,
-            l,
+            local,
             g,
             query.ratings is not None,
             s.biases,
@@ -268,11 +270,11 @@ def client_update(world: World[FedRecon], message: Message, node: NodeData) -> U
         drawn_in = message.round if s.split == "anew" else 0
         halving = streams.keys(node.seed, "support and query", drawn_in, last=users)
         support, query = halves(history, halving)
-    l = reconstruct(
+    local = reconstruct(
         support, g, s, streams.keys(node.seed, "reconstruct", message.round, last=users)
     )
     samples, changes = update(
-        query, l, g, s, streams.keys(node.seed, "samples", message.round, last=users)
+        query, local, g, s, streams.keys(node.seed, "samples", message.round, last=users)
     )
     n = len(users)
     none = np.empty((n, 0), np.int32)
@@ -330,8 +332,8 @@ def model(world: World[FedRecon], state: FedReconState) -> PrivateFactors:
 
 def own_rows(world: World[FedRecon], state: FedReconState, node: NodeData) -> PrivateState:
     """Every client reconstructs its row from its whole history."""
-    l = reconstruct(node.training, state.item_rows, world.settings, same_keys(len(node.users)))
-    return {"user_rows": l if world.rated else l[:, : world.settings.embedding_size].copy()}
+    local = reconstruct(node.training, state.item_rows, world.settings, same_keys(len(node.users)))
+    return {"user_rows": local if world.rated else local[:, : world.settings.embedding_size].copy()}
 
 
 def same_keys(n: int) -> Words64:
@@ -349,8 +351,8 @@ def score_new_user(model: PrivateFactors, user: NewUser, settings: FedRecon) -> 
     if settings.biases:
         g = np.concatenate([g, model.item_bias[:, None]], axis=1)
     support = TrainingSet(1, n_items, history, history, None)
-    l = reconstruct(support, np.ascontiguousarray(g), settings, same_keys(1))
-    return model.score_row(l[0, :width])
+    local = reconstruct(support, np.ascontiguousarray(g), settings, same_keys(1))
+    return model.score_row(local[0, :width])
 
 
 EXCHANGE: Exchange[FedReconState, FedRecon] = Exchange(

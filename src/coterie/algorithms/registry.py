@@ -24,6 +24,8 @@ ALGORITHMS: dict[str, str] = {
     "pfpl+": "coterie.algorithms.fpl:PARALLEL_PLUS",
     "fedals": "coterie.algorithms.fedals",
     "fedrecon": "coterie.algorithms.fedrecon",
+    "fedncf": "coterie.algorithms.fedncf",
+    "fedmf": "coterie.algorithms.fedmf",
     "fedease": "coterie.algorithms.fedease",
     "fedslim": "coterie.algorithms.fedslim",
     "fcf": "coterie.algorithms.fcf",

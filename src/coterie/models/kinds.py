@@ -14,6 +14,8 @@ KINDS: dict[str, tuple[str, str]] = {
     "gmf-groups": ("coterie.models.gmf_groups", "GMFGroups"),
     "neumf": ("coterie.models.neumf", "NeuMF"),
     "private-factors": ("coterie.models.private_factors", "PrivateFactors"),
+    "private-gmf": ("coterie.models.private_gmf", "PrivateGMF"),
+    "private-neumf": ("coterie.models.private_neumf", "PrivateNeuMF"),
     "random": ("coterie.models.random", "RandomScores"),
     "popular": ("coterie.models.popular", "ItemCounts"),
     "ease": ("coterie.models.linear", "ItemWeights"),

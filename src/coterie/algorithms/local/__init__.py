@@ -9,6 +9,7 @@ from coterie.errors import UnknownName
 
 LEARNERS: dict[str, str] = {
     "gmf": "coterie.algorithms.local.gmf",
+    "mlp": "coterie.algorithms.local.neumf",
     "neumf": "coterie.algorithms.local.neumf",
 }
 

@@ -1,6 +1,7 @@
 """NeuMF on a client: w[N] is everything but the rows.
 
-A row holds the GMF part and the MLP part, so users are clustered on both together.
+A row holds the GMF part and the MLP part, so users are clustered on both together. The model `mlp`
+is NeuMF whose GMF parts start at zero: then all their gradients are zero, and they stay there.
 """
 
 from __future__ import annotations
@@ -8,6 +9,8 @@ from __future__ import annotations
 from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from coterie import kernels
 from coterie.algorithms.local import batched
@@ -20,7 +23,7 @@ from coterie.federated.federation import (
     AnyWorld,
 )
 from coterie.models.neumf import NeuMF, tower_sizes
-from coterie.types import Longs
+from coterie.types import Floats, Longs
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -39,7 +42,15 @@ def start(world: AnyWorld) -> Parameters:
         world.seed,
         settings.start_scale,
     )
-    return Parameters(model.user_rows, model.item_rows, model.dense)
+    user_rows = without_gmf(settings, model.user_rows)
+    return Parameters(user_rows, without_gmf(settings, model.item_rows), model.dense)
+
+
+def without_gmf(settings: Federated, rows: Floats) -> Floats:
+    """Initial rows (n, 2 d); those of `mlp` have a GMF part of zeros."""
+    if settings.model != "mlp":
+        return rows
+    return np.concatenate([np.zeros_like(rows[:, ::2]), rows[:, rows.shape[1] // 2 :]], axis=1)
 
 
 def train(

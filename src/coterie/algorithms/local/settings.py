@@ -51,21 +51,22 @@ class Federated(CohortSettings):
         "embedding_size": [8, 16, 32, 64],
     }
 
-    model: Literal["gmf", "neumf"] = "gmf"
-    """Model to train."""
+    model: Literal["gmf", "mlp", "neumf"] = "gmf"
+    """Model to train; mlp is neumf without its GMF part."""
     embedding_size: int = Field(16, ge=1, le=4096)
-    """Length of every user and item row; for neumf, of each of the two parts of a row."""
+    """Length of every user and item row; for neumf and mlp, of each of the two parts of a row."""
     layers: Layers = (32, 16, 8)
-    """Layer sizes of the tower of neumf, from below; other models ignore it."""
+    """Layer sizes of the tower of neumf and mlp, from below; gmf ignores it."""
     local_epochs: int = Field(1, ge=1)
     """Passes of a client over its own data in a round."""
     optimizer: Literal["sgd", "adam"] = "sgd"
-    """Optimiser of the clients. With neumf, Adam needs PyTorch."""
+    """Optimiser of the clients. With neumf and mlp, Adam needs PyTorch."""
     moments: Literal["fresh", "averaged"] = "fresh"
     """Adam's moments: fresh ones start at zero in every round and stay on the client; averaged ones
     are sent and averaged like the parameters, at three times the bytes (gmf on the CPU only)."""
     batch_size: int = Field(1, ge=1)
-    """Samples per local step (their mean gradient). With neumf, more than one needs PyTorch."""
+    """Samples per local step (their mean gradient). Of neumf and mlp, more than one needs
+    PyTorch."""
     learning_rate: float = Field(0.05, gt=0)
     """Learning rate of the clients."""
     final_rate: float = Field(1.0, gt=0, le=1)

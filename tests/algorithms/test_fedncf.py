@@ -1,0 +1,5 @@
+from coterie.testing import FederatedAlgorithmTests
+
+
+class TestConformance(FederatedAlgorithmTests):
+    algorithm = "fedncf"

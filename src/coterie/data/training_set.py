@@ -93,7 +93,7 @@ class TrainingSet:
         """The users of every item."""
         return Rows.build(self.positives.items, self.users, self.n_items)
 
-    def of_users(self, users: Ints) -> TrainingSet:
+    def of_users(self, users: Ints | Longs) -> TrainingSet:
         """The part of some users, renumbered in the given order."""
         ratings = None
         if self.ratings is not None:

@@ -28,8 +28,7 @@ def predict(p: Floats, q: Floats, biased: bool) -> np.float32:
 @helper
 def error(y: Real, target: Real, squared: bool) -> np.float32:
     """The derivative of the loss by the prediction, of (y - t)^2 / 2 or of cross-entropy."""
-    difference: np.float32 = (y if squared else sigmoid(y)) - target
-    return difference
+    return np.float32((y if squared else sigmoid(y)) - target)
 
 
 @kernel(
@@ -142,7 +141,12 @@ def update(
         most = max(most, offsets[k + 1] - offsets[k])
     rows = np.empty((most, width), np.float32)
     rows_before = np.empty_like(rows)
-    errors = np.empty(batch_size, np.float32)
+    longest = np.int64(0)
+    for k in range(first, last):
+        longest = max(longest, starts[k + 1] - starts[k])
+    # A batch may be larger than all that a user has.
+    errors = np.empty(min(batch_size, longest), np.float32)
+    rows_now = np.empty((len(errors), width), np.float32)
     for k in range(first, last):
         low = offsets[k]
         high = offsets[k + 1]
@@ -155,17 +159,20 @@ def update(
         while begin < starts[k + 1] and taken < most_steps:
             end = min(begin + batch_size, starts[k + 1])
             rate = learning_rate / np.float32(end - begin)
-            # All errors come first: an item that occurs twice in a batch moves by both.
-            for s in range(begin, end):
-                y = predict(p, local[samples[s]], biased)
-                errors[s - begin] = error(y, targets[s], squared)
+            # All gradients are those before the step: an item may occur twice in a batch.
             for s in range(begin, end):
                 q = local[samples[s]]
+                errors[s - begin] = error(predict(p, q, biased), targets[s], squared)
+                for f in range(width):
+                    rows_now[s - begin, f] = q[f]
+            for s in range(begin, end):
+                q = local[samples[s]]
+                now = rows_now[s - begin]
                 e = errors[s - begin]
                 for f in range(d):
-                    q[f] -= rate * (e * p[f] + reg * q[f])
+                    q[f] -= rate * (e * p[f] + reg * now[f])
                 if biased:
-                    q[d] -= rate * (e + reg * q[d])
+                    q[d] -= rate * (e + reg * now[d])
             begin = end
             taken += 1
         quantise_change(local.reshape(-1), before.reshape(-1), item_deltas[low:high].reshape(-1))

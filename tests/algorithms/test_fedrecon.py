@@ -41,7 +41,7 @@ class TestConformanceOfThePapersSettings(FederatedAlgorithmTests):
         "average": "all",
         "weights": "samples",
         "biases": False,
-        "split": "fixed",
+        "support_split": "fixed",
         "user_start": "random",
         "server_optimizer": "adam",
     }
@@ -63,8 +63,8 @@ def twin_round(
         return streams.keys(node.seed, purpose, t, last=cohort)
 
     support = query = history
-    if s.split != "none":
-        drawn_in = t if s.split == "anew" else 0
+    if s.support_split != "none":
+        drawn_in = t if s.support_split == "anew" else 0
         support, query = fedrecon.halves(history, keys("support and query", drawn_in))
     everyone = np.arange(len(cohort))
     to_reconstruct = keys("reconstruct", t)
@@ -87,8 +87,11 @@ def twin_round(
     [
         (False, {}),
         (True, {}),
-        (True, {"biases": False, "split": "fixed", "user_start": "random", "average": "all"}),
-        (False, {"split": "none", "weights": "samples", "local_epochs": 2, "reg": 0.1}),
+        (
+            True,
+            {"biases": False, "support_split": "fixed", "user_start": "random", "average": "all"},
+        ),
+        (False, {"support_split": "none", "weights": "samples", "local_epochs": 2, "reg": 0.1}),
         (True, {"reconstruction_steps": 2, "update_steps": 1, "server_learning_rate": 0.5}),
     ],
 )
@@ -205,6 +208,6 @@ def test_a_new_user_gets_the_scores_of_a_member_with_the_same_history(user_start
 
 def test_a_fixed_split_repeats_and_a_new_one_does_not():
     training = histories(6, n_users=20, n_items=15)
-    first = sha256(play_locally("fedrecon", training, **FEW, split="fixed")[0][-1])
-    assert first == sha256(play_locally("fedrecon", training, **FEW, split="fixed")[0][-1])
-    assert first != sha256(play_locally("fedrecon", training, **FEW, split="anew")[0][-1])
+    first = sha256(play_locally("fedrecon", training, **FEW, support_split="fixed")[0][-1])
+    assert first == sha256(play_locally("fedrecon", training, **FEW, support_split="fixed")[0][-1])
+    assert first != sha256(play_locally("fedrecon", training, **FEW, support_split="anew")[0][-1])

@@ -31,11 +31,12 @@ from coterie.report.table import table_width
 
 PROTECTED = "--secure-aggregation secagg"
 SMALL = {"n_users": 60, "n_items": 40, "mean_interactions": 10, "n_groups": 3}
-SUMS = {"pfpl", "pfpl+", "fedals", "fedease", "fedslim", "fcf", "fedmvmf"}
+ROWS_ON_CLIENTS = {"fedrecon", "fedncf", "fedmf"}
+SUMS = {"pfpl", "pfpl+", "fedals", "fedease", "fedslim", "fcf", "fedmvmf"} | ROWS_ON_CLIENTS
 SEQUENTIAL = {"sfpl", "sfpl+"}
 AVERAGING = {"fedavg", "fedfast", "fedavg+actvsamp", "fedavg+actvagg", "fedbso"}
 TOWERS = {"fl-dssm", "fl-clsm", "sttfedrec-dssm", "sttfedrec-clsm"}
-QUICK = {name: {"rounds": 5} for name in (AVERAGING | {"fcf", "fedmvmf"})} | {
+QUICK = {name: {"rounds": 5} for name in (AVERAGING | {"fcf", "fedmvmf"} | ROWS_ON_CLIENTS)} | {
     name: {"epochs": 3} for name in ("sfpl", "sfpl+", "pfpl", "pfpl+")
 }
 

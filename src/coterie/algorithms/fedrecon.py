@@ -21,8 +21,8 @@ what differs here:
 
 - The loss is half the squared error, so that our learning rates are twice theirs. Implicit
   feedback, which the paper does not train on, has cross-entropy over drawn negatives.
-- `split`: in the authors' code halves are the even and the odd batches of an order that is drawn
-  once (`fixed`). We draw them in every round (`anew`); `none` uses all data twice.
+- `support_split`: in the authors' code halves are the even and the odd batches of an order that is
+  drawn once (`fixed`). We draw them in every round (`anew`); `none` uses all data twice.
 - `average`: the formula divides by n of the whole cohort (`all`), so that a row moves by the share
   of the cohort that touched it. `touched` averages over those who did, as our FedAvg does.
 - `weights`: n_i in the paper (`samples`), which the server then sees of every client. Equal weights
@@ -51,6 +51,7 @@ from coterie.core.records import Record
 from coterie.core.settings import SearchSpace
 from coterie.data.training_set import TrainingSet
 from coterie.federated.federation import (
+    NO_LIMIT,
     ON_CLIENTS,
     Accepted,
     Exchange,
@@ -65,10 +66,6 @@ from coterie.models.factors import rows
 from coterie.models.new_user import NewUser
 from coterie.models.private_factors import PrivateFactors
 from coterie.types import SCALE, Bools, Doubles, Floats, Ints, Message, Rows, Sizes, Updates
-
-Words64 = NDArray[np.uint64]
-NO_LIMIT = 1 << 62
-"""Steps where a setting sets no limit."""
 
 
 class FedRecon(ServerOptimiser):
@@ -85,7 +82,7 @@ class FedRecon(ServerOptimiser):
     """Length of every user and item row, without biases; 50 in the paper."""
     biases: bool = True
     """Whether users and items have a bias; not in the paper's figures."""
-    split: Literal["anew", "fixed", "none"] = "anew"
+    support_split: Literal["anew", "fixed", "none"] = "anew"
     """Support and query set: halves drawn in every round, halves drawn once, or all data twice."""
     reconstruction_epochs: int = Field(5, ge=1)
     """Passes over the support set that reconstruct the user row."""
@@ -144,7 +141,7 @@ def broadcast(world: World[FedRecon], state: FedReconState, cohort: Ints, t: int
 # Support set and query set
 
 
-def halves(history: TrainingSet, keys: Words64) -> tuple[TrainingSet, TrainingSet]:
+def halves(history: TrainingSet, keys: NDArray[np.uint64]) -> tuple[TrainingSet, TrainingSet]:
     """D_s and D_q: each user's interactions in a random order, cut in two.
 
     The support set has the odd one. A single interaction is in both.
@@ -177,7 +174,9 @@ def only(history: TrainingSet, kept: Bools) -> TrainingSet:
 # R: reconstruct the row of a user
 
 
-def reconstruct(support: TrainingSet, g: Floats, settings: FedRecon, keys: Words64) -> Floats:
+def reconstruct(
+    support: TrainingSet, g: Floats, settings: FedRecon, keys: NDArray[np.uint64]
+) -> Floats:
     """l of every user of the support set."""
     s = settings
     everyone = np.arange(support.n_users)
@@ -207,7 +206,7 @@ def reconstruct(support: TrainingSet, g: Floats, settings: FedRecon, keys: Words
     return local
 
 
-def start_rows(settings: FedRecon, keys: Words64) -> Floats:
+def start_rows(settings: FedRecon, keys: NDArray[np.uint64]) -> Floats:
     """l before its reconstruction."""
     local = np.zeros((len(keys), settings.width), np.float32)
     if settings.user_start == "random":
@@ -227,7 +226,7 @@ class Query(NamedTuple):
 
 
 def update(
-    query: TrainingSet, local: Floats, g: Floats, settings: FedRecon, keys: Words64
+    query: TrainingSet, local: Floats, g: Floats, settings: FedRecon, keys: NDArray[np.uint64]
 ) -> Query:
     """g_i - g of the items that each user trains on, in fixed point."""
     s = settings
@@ -266,8 +265,8 @@ def client_update(world: World[FedRecon], message: Message, node: NodeData) -> U
     g = message.common["item_rows"]
     history = node.training.of_users(node.positions(users))
     support = query = history
-    if s.split != "none":
-        drawn_in = message.round if s.split == "anew" else 0
+    if s.support_split != "none":
+        drawn_in = message.round if s.support_split == "anew" else 0
         halving = streams.keys(node.seed, "support and query", drawn_in, last=users)
         support, query = halves(history, halving)
     local = reconstruct(
@@ -336,7 +335,7 @@ def own_rows(world: World[FedRecon], state: FedReconState, node: NodeData) -> Pr
     return {"user_rows": local if world.rated else local[:, : world.settings.embedding_size].copy()}
 
 
-def same_keys(n: int) -> Words64:
+def same_keys(n: int) -> NDArray[np.uint64]:
     """One stream for all users: a row that is not trained on depends on the history alone."""
     return np.full(n, streams.key(0, "reconstruct to recommend"), np.uint64)
 

@@ -35,7 +35,7 @@ what differs here:
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal, NamedTuple
+from typing import ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,7 +48,7 @@ from coterie.algorithms.local.samples import Samples, draw_from
 from coterie.algorithms.server_optimiser import Optimised, ServerOptimiser, server_step
 from coterie.core import parallel, streams
 from coterie.core.records import Record
-from coterie.core.settings import SearchSpace
+from coterie.core.settings import DataSize, SearchSpace
 from coterie.data.training_set import TrainingSet
 from coterie.federated.federation import (
     NO_LIMIT,
@@ -96,11 +96,11 @@ class FedRecon(ServerOptimiser):
     """Passes over the query set that update item rows."""
     update_steps: int = Field(0, ge=0)
     """Most steps on item rows; 50 in the paper. 0 sets no limit."""
-    learning_rate: float = Field(1.0, gt=0)
-    """Learning rate of the clients' item rows."""
+    learning_rate: float | None = Field(None, gt=0)
+    """Learning rate of the clients' item rows; by default 1, and 0.1 with ratings."""
     batch_size: int = Field(5, ge=1)
     """Samples per step (their mean gradient)."""
-    reg: float = Field(0.0, ge=0)
+    reg: float = Field(0.005, ge=0)
     """Regularisation of rows and biases; none in the paper."""
     negatives: int = Field(4, ge=1)
     """Negatives drawn per positive (implicit feedback)."""
@@ -110,6 +110,18 @@ class FedRecon(ServerOptimiser):
     """What a client counts in averages: 1, or its number of query samples, which it then sends."""
     start_scale: float = Field(0.1, ge=0)
     """Standard deviation of the initial values."""
+
+    def for_data(self, size: DataSize) -> Self:
+        if self.learning_rate is not None:
+            return self
+        # The error of a rating is several times that of a probability.
+        return self.model_copy(update={"learning_rate": 0.1 if size.rated else 1.0})
+
+    @property
+    def update_rate(self) -> float:
+        """The learning rate of item rows, once the data is known."""
+        assert self.learning_rate is not None
+        return self.learning_rate
 
     @property
     def width(self) -> int:
@@ -245,7 +257,7 @@ def update(
             g,
             query.ratings is not None,
             s.biases,
-            s.learning_rate,
+            s.update_rate,
             s.reg,
             s.batch_size,
             s.update_steps or NO_LIMIT,

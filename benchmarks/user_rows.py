@@ -152,6 +152,7 @@ def fedmf_on_the_authors_data(path: str, seeds: int) -> dict[str, Any]:
         "tested ratings": len(test),
     }
     authors = {"embedding_size": 100, "rounds": 175, "start": "constant", "start_scale": 0.01}
+    authors |= {"learning_rate": 0.001, "reg_user": 1e-4, "reg_item": 1e-4}
     readings: dict[str, dict[str, Any]] = {
         "authors": authors,
         "literal": authors | {"reading": "literal"},

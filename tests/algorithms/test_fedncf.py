@@ -77,7 +77,7 @@ def test_rounds_of_gmf_equal_the_twin(average, weights):
 def test_rounds_are_those_of_fedavg_bit_for_bit(model, rated):
     """From the same rows, with its weights: user rows are elsewhere, and nothing else differs."""
     training = histories(7, n_users=16, n_items=12, rated=rated)
-    changes = FEW | {"model": model, "local_epochs": 2}
+    changes = FEW | {"model": model, "local_epochs": 2, "learning_rate": 0.1, "reg": 0.01}
     central = world_for("fedavg", training, **changes)
     private = world_for("fedncf", training, **changes, weights="samples")
     known = fedavg.init(central)

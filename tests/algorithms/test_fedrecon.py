@@ -119,7 +119,7 @@ def test_the_server_moves_by_adam():
 def test_a_reconstruction_by_hand():
     """Item (1; 0), rating 3, from zero: errors -3 and -1.8, steps of 0.2 on the row and bias."""
     settings = fedrecon.FedRecon(
-        embedding_size=1, reconstruction_epochs=2, batch_size=1, reconstruction_rate=0.2
+        embedding_size=1, reconstruction_epochs=2, batch_size=1, reconstruction_rate=0.2, reg=0
     )
     rows = Rows(np.array([0, 1]), np.zeros(1, np.int32))
     support = TrainingSet(1, 1, rows, rows, np.array([3.0], np.float32))

@@ -34,7 +34,7 @@ What paper and authors' code (Di-Chai/FedMF) leave open, or where they differ:
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, Self
 
 import numpy as np
 from pydantic import Field
@@ -46,7 +46,7 @@ from coterie.algorithms.local.samples import draw_from
 from coterie.algorithms.local.settings import CohortSettings
 from coterie.core import parallel, streams
 from coterie.core.records import Record
-from coterie.core.settings import SearchSpace
+from coterie.core.settings import DataSize, SearchSpace
 from coterie.federated.federation import (
     ON_CLIENTS,
     Accepted,
@@ -81,7 +81,7 @@ class FedMF(CohortSettings):
         "embedding_size": [8, 16, 32, 64],
     }
 
-    rounds: int = Field(100, ge=1)
+    rounds: int = Field(200, ge=1)
     """Rounds of communication; 175 in the authors' code."""
     participation: float = Field(1.0, gt=0, le=1)
     """Share of the users that takes part in a round; all in the paper."""
@@ -91,18 +91,32 @@ class FedMF(CohortSettings):
     """Rows that a client sends: of all items, zero for those it has not rated, or of its own."""
     reading: Literal["authors", "literal"] = "authors"
     """Whether a user's vector moves from rating to rating, or once per round."""
-    learning_rate: float = Field(0.001, gt=0)
-    """Step size (rate), on clients and on the server."""
-    reg_user: float = Field(1e-4, ge=0)
-    """Regularisation of user vectors (lambda)."""
-    reg_item: float = Field(1e-4, ge=0)
-    """Regularisation of item vectors (mu)."""
+    learning_rate: float | None = Field(None, gt=0)
+    """Step size (rate), on clients and on the server; 0.001 in the authors' code. By default 5 by
+    the number of users, and 0.5 with ratings, but not above 0.02 and 0.002."""
+    reg_user: float = Field(0.05, ge=0)
+    """Regularisation of user vectors (lambda); 0.0001 in the authors' code."""
+    reg_item: float = Field(0.05, ge=0)
+    """Regularisation of item vectors (mu); 0.0001 in the authors' code."""
     negatives: int = Field(4, ge=1)
     """Negatives drawn per positive (implicit feedback)."""
     start: Literal["random", "constant"] = "random"
     """Initial values: Gaussian, or all equal as in the authors' code."""
     start_scale: float = Field(0.1, gt=0)
     """Standard deviation of the initial values, or the value; 0.01 in the authors' code."""
+
+    def for_data(self, size: DataSize) -> Self:
+        if self.learning_rate is not None:
+            return self
+        # Gradients are summed over users. The error of a rating is that of several probabilities.
+        rate = min(5 / size.users, 0.02) * (0.1 if size.rated else 1.0)
+        return self.model_copy(update={"learning_rate": rate})
+
+    @property
+    def rate(self) -> float:
+        """The step size, once the data is known."""
+        assert self.learning_rate is not None
+        return self.learning_rate
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +172,7 @@ def gradients(
             samples.targets,
             before,
             message.common["item_rows"],
-            s.learning_rate,
+            s.rate,
             s.reg_user,
             s.reg_item,
             s.reading == "literal",
@@ -227,7 +241,7 @@ def descend(
 ) -> FedMFState:
     """q_i <- q_i - rate dJ/dq_i. Literally, mu q_i is part of it once."""
     s = world.settings
-    keep = 1 - 2 * s.learning_rate * s.reg_item if s.reading == "literal" else 1.0
+    keep = 1 - 2 * s.rate * s.reg_item if s.reading == "literal" else 1.0
     after = keep * state.item_rows + sums["items"] / SCALE
     return replace(state, item_rows=after.astype(np.float32))
 

@@ -64,6 +64,10 @@ class FedNCF(Federated):
     """Model to train; mlp is neumf without its GMF part."""
     local_epochs: int = Field(2, ge=1)
     """Passes of a client over its own data in a round."""
+    learning_rate: float = Field(0.1, gt=0)
+    """Learning rate of the clients."""
+    reg: float = Field(0.001, ge=0)
+    """Regularisation of user and item rows."""
     average: Literal["all", "touched"] = "touched"
     """Item rows are averaged over the clients that trained on them, or over the whole cohort."""
     weights: Literal["users", "samples"] = "users"

@@ -256,6 +256,7 @@ def test_unusual_users_and_items_get_finite_scores(name, histories, n_items):
 
 TOY: dict[str, dict[str, Any]] = {
     "fedavg+actvsamp": {"rounds": 400, "participation": 0.3},
+    "pfedrec": {"learning_rate": 0.3, "item_rate": 0.3, "start_scale": 0.3, "embedding_size": 8},
     "bpr": {"epochs": 150, "learning_rate": 0.1, "embedding_size": 8, "reg_user": 0.005},
     "gmf": {
         "epochs": 100,

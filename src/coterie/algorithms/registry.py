@@ -30,6 +30,7 @@ ALGORITHMS: dict[str, str] = {
     "fedslim": "coterie.algorithms.fedslim",
     "fcf": "coterie.algorithms.fcf",
     "fedmvmf": "coterie.algorithms.fedmvmf",
+    "pfedrec": "coterie.algorithms.pfedrec",
     "fl-dssm": "coterie.algorithms.fltowers:DSSM",
     "fl-clsm": "coterie.algorithms.fltowers:CLSM",
     "sttfedrec-dssm": "coterie.algorithms.sttfedrec:DSSM",

@@ -16,6 +16,7 @@ KINDS: dict[str, tuple[str, str]] = {
     "private-factors": ("coterie.models.private_factors", "PrivateFactors"),
     "private-gmf": ("coterie.models.private_gmf", "PrivateGMF"),
     "private-neumf": ("coterie.models.private_neumf", "PrivateNeuMF"),
+    "personal-scores": ("coterie.models.personal_scores", "PersonalScores"),
     "random": ("coterie.models.random", "RandomScores"),
     "popular": ("coterie.models.popular", "ItemCounts"),
     "ease": ("coterie.models.linear", "ItemWeights"),

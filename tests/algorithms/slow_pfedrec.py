@@ -5,9 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-
-Batch = list[tuple[int, float]]
-"""(item, target) of every sample."""
+from drawn_batches import Batch
 
 
 class Client(NamedTuple):

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from slow_pfedrec import Batch, Client, aggregate, client_update
+from drawn_batches import batches_of
+from slow_pfedrec import Client, aggregate, client_update
 from small_federation import histories, play, play_locally, world_for
 
 from coterie.algorithms import pfedrec, registry
@@ -15,29 +16,10 @@ from coterie.algorithms.local.samples import draw
 from coterie.data.training_set import TrainingSet
 from coterie.engines.local import LocalEngine
 from coterie.errors import ConfigError
-from coterie.federated.federation import World
 from coterie.models.new_user import NewUser
 from coterie.types import SCALE, Rows
 
 FEW = {"rounds": 4, "learning_rate": 0.5, "item_rate": 2.0, "batch_size": 8, "local_epochs": 2}
-
-
-def batches_of(
-    world: World, cohort: np.ndarray, t: int, training: TrainingSet
-) -> list[list[Batch]]:
-    """The samples that clients drew, in batches: the twin trains on the same ones."""
-    (node,) = LocalEngine.over(world, training, 1).nodes
-    drawn = draw(world, cohort, t, node)
-    found = []
-    for k in range(len(cohort)):
-        items = drawn.items[drawn.offsets[k] : drawn.offsets[k + 1]]
-        which = slice(drawn.starts[k], drawn.starts[k + 1])
-        samples = list(
-            zip(items[drawn.places[which]].tolist(), drawn.targets[which].tolist(), strict=True)
-        )
-        size = world.settings.batch_size
-        found.append([samples[at : at + size] for at in range(0, len(samples), size)])
-    return found
 
 
 @pytest.mark.parametrize("embedding_size", [3, 8, 13])
@@ -99,6 +81,35 @@ def test_updates_have_rows_of_trained_items_alone() -> None:
     assert updates.user_rows.size == updates.dense.size == 0
     assert set(private) == {"score_functions", "scores"}
     assert list(message.common) == ["item_rows"]
+
+
+@pytest.mark.parametrize("embedding_size", [5, 16])
+def test_the_single_pass_equals_updates_and_their_sums(embedding_size: int) -> None:
+    training = histories(4)
+    world = world_for("pfedrec", training, participation=1.0, embedding_size=embedding_size)
+    (node,) = LocalEngine.over(world, training, 1).nodes
+    cohort = np.flatnonzero(world.members).astype(np.int32)
+    message = pfedrec.broadcast(world, pfedrec.init(world), cohort, 0)
+    initial = pfedrec.init_clients(world, node)
+    message.private_state.update({name: rows[cohort] for name, rows in initial.items()})
+    updates, private = pfedrec.client_update(world, message, node)
+    single = pfedrec.single_pass(world, message, node)
+    assert single is not None
+    np.testing.assert_array_equal(
+        single.sums["items"], pfedrec.add_up(world, message, updates)["items"]
+    )
+    np.testing.assert_array_equal(single.n_rows, np.diff(updates.offsets))
+    for name, rows in private.items():
+        np.testing.assert_array_equal(single.private_state[name], rows)
+
+
+def test_updates_out_of_range_are_refused_one_by_one() -> None:
+    """Item rows of a hundred move the score function so far that changes leave the range."""
+    training = histories(4)
+    changes: dict[str, Any] = {"start_scale": 100.0, "learning_rate": 3.0, "item_rate": 0.01}
+    _, costs = play_locally("pfedrec", training, participation=1.0, rounds=1, **changes)
+    assert costs[0].refused["out of range"] > 0
+    assert costs[0].accepted > 0
 
 
 def test_clients_that_did_not_take_part_are_as_before() -> None:

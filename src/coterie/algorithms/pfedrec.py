@@ -32,16 +32,19 @@ Deviation: updates are changes in fixed point, in units that follow from the ite
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from threading import Lock
+from typing import ClassVar, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field
 
 from coterie import kernels
 from coterie.algorithms import fedavg
 from coterie.algorithms.algorithm import Algorithm
-from coterie.algorithms.local.samples import draw
+from coterie.algorithms.local.samples import Samples, draw
 from coterie.algorithms.local.settings import CohortSettings
 from coterie.core import parallel, streams
 from coterie.core.records import Record
@@ -50,11 +53,14 @@ from coterie.errors import ConfigError
 from coterie.federated.federation import (
     ON_CLIENTS,
     Accepted,
+    AnyWorld,
     ClientResult,
     Exchange,
+    FastPaths,
     Federation,
     NodeData,
     PrivateState,
+    SinglePass,
     Sums,
     World,
     unweighted,
@@ -62,8 +68,9 @@ from coterie.federated.federation import (
 from coterie.models.factors import rows
 from coterie.models.new_user import NewUser
 from coterie.models.personal_scores import PersonalScores
-from coterie.types import SCALE, Floats, Ints, Message, Sizes, Updates
+from coterie.types import SCALE, Floats, Ints, Longs, Message, Sizes, Updates
 
+Int8s: TypeAlias = NDArray[np.int8]
 NEW_USER_REG = 1e-2
 """Regularisation of the score function that a new user fits."""
 STEPS_IN_RANGE = 16
@@ -136,16 +143,15 @@ def check_memory(world: World[PFedRec]) -> None:
 
 def init_clients(world: World[PFedRec], node: NodeData) -> PrivateState:
     """The same score function on every client, as in the authors' code, and the scores by it."""
-    w = start_score_function(world)
+    w = start_score_function(world.settings.embedding_size, world.seed)
     scores = start_rows(world) @ w[:-1] + w[-1]
     n = len(node.users)
     return {"score_functions": np.tile(w, (n, 1)), "scores": np.tile(scores, (n, 1))}
 
 
-def start_score_function(world: World[PFedRec]) -> Floats:
+def start_score_function(d: int, seed: int) -> Floats:
     """(d + 1,) uniform from -1 / sqrt(d) to 1 / sqrt(d), as PyTorch starts a linear layer."""
-    d = world.settings.embedding_size
-    uniform = streams.uniform(streams.keys(world.seed, "score function", last=np.arange(d + 1)))
+    uniform = streams.uniform(streams.keys(seed, "score function", last=np.arange(d + 1)))
     return ((2 * uniform - 1) / math.sqrt(d)).astype(np.float32)
 
 
@@ -160,38 +166,11 @@ def broadcast(world: World[PFedRec], state: PFedRecState, cohort: Ints, t: int) 
 
 
 def client_update(world: World[PFedRec], message: Message, node: NodeData) -> ClientResult:
-    s = world.settings
     n = len(message.users)
     samples = draw(world, message.users, message.round, node)
-    item_rows = message.common["item_rows"]
-    columns = np.ascontiguousarray(item_rows.T)
-    before = message.private_state["score_functions"]
-    after = np.empty_like(before)
-    scores = np.empty((n, world.n_items), np.float32)
-    changes = np.empty((len(samples.items), s.embedding_size), np.int32)
-    kernel = kernels.load("pfedrec").train
-    parallel.over(
-        lambda first, last: kernel(
-            samples.offsets,
-            samples.items,
-            samples.starts,
-            samples.places,
-            samples.targets,
-            before,
-            item_rows,
-            columns,
-            s.learning_rate,
-            s.item_learning_rate(world.n_items),
-            s.batch_size,
-            unit(world),
-            first,
-            last,
-            after,
-            scores,
-            changes,
-        ),
-        samples.starts,
-    )
+    after = private_state_for(world, n)
+    changes = np.empty((len(samples.items), world.settings.embedding_size), np.int32)
+    parallel.over(train(world, message, samples, after, changes), samples.starts)
     none = np.empty((n, 0), np.int32)
     updates = Updates(
         users=message.users,
@@ -202,16 +181,73 @@ def client_update(world: World[PFedRec], message: Message, node: NodeData) -> Cl
         user_rows=none,
         dense=none,
     )
-    return updates, {"score_functions": after, "scores": scores}
+    return updates, after
+
+
+def private_state_for(world: World[PFedRec], n: int) -> PrivateState:
+    """Arrays for a kernel to fill."""
+    return {
+        "score_functions": np.empty((n, world.settings.embedding_size + 1), np.float32),
+        "scores": np.empty((n, world.n_items), np.float32),
+    }
+
+
+def train(
+    world: World[PFedRec],
+    message: Message,
+    samples: Samples,
+    after: PrivateState,
+    changes: Ints,
+    add: Callable[[Longs, Int8s], None] | None = None,
+) -> Callable[[int, int], None]:
+    """Work for threads: trains clients first..last of the cohort, and writes what it is given.
+
+    With `add`, changes are summed instead of written, and `add` gets the sums of every range.
+    """
+    s = world.settings
+    item_rows = message.common["item_rows"]
+    columns = np.ascontiguousarray(item_rows.T)
+    kernel = kernels.load("pfedrec").train
+
+    def part(first: int, last: int) -> None:
+        total = np.zeros(item_rows.shape if add else (0, 0), np.int64)
+        faults = np.zeros(len(message.users) if add else 0, np.int8)
+        kernel(
+            samples.offsets,
+            samples.items,
+            samples.starts,
+            samples.places,
+            samples.targets,
+            message.private_state["score_functions"],
+            item_rows,
+            columns,
+            s.learning_rate,
+            s.item_learning_rate(world.n_items),
+            s.batch_size,
+            unit(world),
+            first,
+            last,
+            after["score_functions"],
+            after["scores"],
+            changes,
+            total,
+            faults,
+        )
+        if add:
+            add(total, faults)
+
+    return part
 
 
 def unit(world: World[PFedRec]) -> float:
-    """What 1.0 stands for in an update: a power of two, so that scaling is exact.
+    """What 1.0 stands for in an update. A step moves an entry by a share of the item rate."""
+    return unit_for(world.settings.item_learning_rate(world.n_items))
 
-    One step moves an entry by at most the item learning rate times an entry of w_u.
-    """
-    rate = world.settings.item_learning_rate(world.n_items)
-    return 2.0 ** max(math.ceil(math.log2(rate / STEPS_IN_RANGE)) if rate else 0, 0)
+
+def unit_for(item_learning_rate: float) -> float:
+    """A power of two, so that scaling is exact: updates may be half the item learning rate."""
+    steps = item_learning_rate / STEPS_IN_RANGE
+    return 2.0 ** math.ceil(math.log2(steps)) if steps > 1 else 1.0
 
 
 def sizes(world: World[PFedRec], state: PFedRecState) -> Sizes:
@@ -221,8 +257,8 @@ def sizes(world: World[PFedRec], state: PFedRecState) -> Sizes:
 # q <- mean of q_u
 
 
-def add_up(world: World[PFedRec], message: Message, updates: Updates) -> Sums:
-    """sum over clients of q_u - q"""
+def add_up(world: AnyWorld, message: Message, updates: Updates) -> Sums:
+    """sum over clients of the changes of item rows"""
     total = np.zeros((world.n_items, updates.item_rows.shape[1]), np.int64)
     touched = np.zeros(world.n_items, np.int64)
     unit_weights = np.ones(len(updates), np.int64)
@@ -241,6 +277,28 @@ def add_up(world: World[PFedRec], message: Message, updates: Updates) -> Sums:
         world.n_items,
     )
     return {"items": total}
+
+
+def single_pass(world: World[PFedRec], message: Message, node: NodeData) -> SinglePass | None:
+    """Train and sum in one kernel call; None where validation would refuse an update."""
+    samples = draw(world, message.users, message.round, node)
+    n = len(message.users)
+    after = private_state_for(world, n)
+    none = np.empty((0, world.settings.embedding_size), np.int32)
+    total = np.zeros((world.n_items, world.settings.embedding_size), np.int64)
+    faulty = np.zeros(n, np.int8)
+    lock = Lock()
+
+    def add(part: Longs, faults: Int8s) -> None:
+        with lock:
+            np.add(total, part, out=total)
+            np.maximum(faulty, faults, out=faulty)
+
+    parallel.over(train(world, message, samples, after, none, add), samples.starts)
+    if faulty.any():
+        return None
+    accepted = Accepted(message.users, samples.counts, np.empty((n, 0), np.int32))
+    return SinglePass({"items": total}, accepted, np.diff(samples.offsets), after)
 
 
 def average(
@@ -273,6 +331,7 @@ ALGORITHM = Algorithm(
                 aggregate=add_up,
                 server_update=average,
                 sizes=sizes,
+                fast=FastPaths(single_pass=single_pass),
                 secure_sum=unweighted(by_item=("items",)),
             ),
         ),

@@ -9,7 +9,7 @@ ML-100K: 210 ns a sample with plain loops, SPEED ns with lanes.
 from __future__ import annotations
 
 import numpy as np
-from numba import float32, int32, int64, types
+from numba import float32, int8, int32, int64, types
 
 from coterie.kernels.common import Integer, Real, helper, kernel, readonly, sigmoid
 from coterie.kernels.lanes import (
@@ -22,6 +22,7 @@ from coterie.kernels.lanes import (
     store_sums,
 )
 from coterie.kernels.quantise import quantise
+from coterie.kernels.sums import worst_entry
 from coterie.kernels.tower import whole_lanes
 from coterie.types import Floats, Ints, Longs
 
@@ -181,6 +182,8 @@ def quantise_rows(q: Floats, before: Floats, width: Integer, per_unit: Real, del
         float32[:, ::1],
         float32[:, ::1],
         int32[:, ::1],
+        int64[:, ::1],
+        int8[::1],
     ),
 )
 def train(
@@ -201,12 +204,17 @@ def train(
     after: Floats,
     scores: Floats,
     item_deltas: Ints,
+    total: Longs,
+    faults: np.ndarray,
 ) -> None:
     """Train clients first..last of a cohort.
 
     Writes the score functions `after` training, the `scores` of all items by the client's own item
-    rows, and the changes of item rows in fixed point, in units of `unit`, a power of two.
+    rows, and the changes of item rows in fixed point, in units of `unit`, a power of two. Where
+    `item_deltas` has no rows, changes are added to `total` (items, d) instead, and faults[k] says
+    what validation would find in them.
     """
+    summing = len(item_deltas) == 0
     d = item_rows.shape[1]
     width = whole_lanes(d)
     most = 0
@@ -218,6 +226,7 @@ def train(
     errors = np.empty(whole_lanes(max(batch_size, most)), np.float32)
     w = np.zeros(width + 1, np.float32)
     gradient = np.empty_like(w)
+    scratch = np.empty((most if summing else 0, d), np.int32)
     per_unit = np.float32(1.0) / unit
     for k in range(first, last):
         low = offsets[k]
@@ -239,4 +248,12 @@ def train(
         predict(w, width, q, all_places[:n_rows], errors)
         for r in range(n_rows):
             scores[k, items[low + r]] = errors[r]
-        quantise_rows(q, before, width, per_unit, item_deltas[low : low + n_rows])
+        deltas = scratch[:n_rows] if summing else item_deltas[low : low + n_rows]
+        quantise_rows(q, before, width, per_unit, deltas)
+        if summing:
+            faults[k] = worst_entry(deltas.reshape(-1))
+            for r in range(n_rows):
+                out = total[np.uint64(items[low + r])]
+                row = deltas[np.uint64(r)]
+                for f in range(d):
+                    out[f] += row[f]

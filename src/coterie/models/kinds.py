@@ -17,6 +17,7 @@ KINDS: dict[str, tuple[str, str]] = {
     "private-gmf": ("coterie.models.private_gmf", "PrivateGMF"),
     "private-neumf": ("coterie.models.private_neumf", "PrivateNeuMF"),
     "personal-scores": ("coterie.models.personal_scores", "PersonalScores"),
+    "additive-scores": ("coterie.models.additive_scores", "AdditiveScores"),
     "random": ("coterie.models.random", "RandomScores"),
     "popular": ("coterie.models.popular", "ItemCounts"),
     "ease": ("coterie.models.linear", "ItemWeights"),

@@ -31,7 +31,11 @@ class PersonalScores(Recommender):
         return cosines(self.item_rows, item)
 
     def score_new_user(self, history: Ints, negatives: int, reg: float) -> Floats:
-        """A new user fits a score function to the server's rows; without items, all are equal."""
-        with_bias = np.column_stack([self.item_rows, np.ones(len(self.item_rows), np.float32)])
-        scores: Floats = with_bias @ fit_row(with_bias, 0.0, history, negatives, reg)
-        return scores
+        return score_by_new_function(self.item_rows, history, negatives, reg)
+
+
+def score_by_new_function(item_rows: Floats, history: Ints, negatives: int, reg: float) -> Floats:
+    """A new user fits a score function to the server's rows; without items, all are equal."""
+    with_bias = np.column_stack([item_rows, np.ones(len(item_rows), np.float32)])
+    scores: Floats = with_bias @ fit_row(with_bias, 0.0, history, negatives, reg)
+    return scores

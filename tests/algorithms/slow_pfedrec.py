@@ -40,3 +40,15 @@ def client_update(client: Client, batches: list[Batch], rate: float, item_rate: 
 
 def aggregate(tables: list[np.ndarray]) -> np.ndarray:
     return sum(tables) / len(tables)
+
+
+def aggregate_touched(
+    before: np.ndarray, tables: list[np.ndarray], touched: list[set[int]]
+) -> np.ndarray:
+    """Every row as the mean over the clients that trained on it."""
+    after = before.copy()
+    for item in range(len(before)):
+        of_item = [q[item] for q, items in zip(tables, touched, strict=True) if item in items]
+        if of_item:
+            after[item] = sum(of_item) / len(of_item)
+    return after

@@ -10,7 +10,9 @@ import pytest
 from drawn_batches import batches_of
 from small_federation import few_settings, histories, play, play_locally, world_for
 
+from coterie import api
 from coterie.algorithms import fedrap
+from coterie.data.interactions import Interactions
 from coterie.engines.local import LocalEngine
 from coterie.errors import ConfigError
 
@@ -90,6 +92,23 @@ def test_the_tolerance_ends_a_clients_epochs() -> None:
     tables = [states[-1].item_rows for states, _ in (ended, two, ten)]
     np.testing.assert_array_equal(tables[0], tables[1])
     assert np.abs(tables[0] - tables[2]).max() > 0.01
+
+
+def test_the_leak_is_all_that_completes_a_checkerboard() -> None:
+    """Four blocks of users and items; every user lacks one item of the block.
+
+    With honest negatives a client fits that item as a negative, in a table that nobody else has.
+    """
+    cells = [(b * 7 + r, b * 7 + i, r == i) for b in range(4) for r in range(7) for i in range(7)]
+    users, items, last = zip(*cells, strict=True)
+    board = Interactions.from_columns(users, items, None, last)
+    quick: dict[str, Any] = {"protocol": "full", "cutoffs": 1, "rounds": 30, "embedding_size": 8}
+    leaky, honest = (
+        api.run("fedrap", board, as_published=published, **quick).full["HR@1"]
+        for published in (True, False)
+    )
+    assert leaky == 1.0
+    assert honest < 0.2
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from drawn_batches import batches_of
-from slow_pfedrec import Client, aggregate, client_update
+from slow_pfedrec import Client, aggregate, aggregate_touched, client_update
 from small_federation import histories, play, play_locally, world_for
 
 from coterie.algorithms import pfedrec, registry
@@ -19,14 +19,23 @@ from coterie.errors import ConfigError
 from coterie.models.new_user import NewUser
 from coterie.types import SCALE, Rows
 
-FEW = {"rounds": 4, "learning_rate": 0.5, "item_rate": 2.0, "batch_size": 8, "local_epochs": 2}
+FEW: dict[str, Any] = {
+    "rounds": 4,
+    "learning_rate": 0.5,
+    "item_rate": 2.0,
+    "batch_size": 8,
+    "local_epochs": 2,
+}
 
 
 @pytest.mark.parametrize("embedding_size", [3, 8, 13])
-@pytest.mark.parametrize("participation", [1.0, 0.4])
-def test_rounds_equal_the_slow_twin(embedding_size: int, participation: float) -> None:
+@pytest.mark.parametrize(("participation", "average"), [(1.0, "all"), (0.4, "touched")])
+def test_rounds_equal_the_slow_twin(
+    embedding_size: int, participation: float, average: str
+) -> None:
     training = histories(3)
     changes = FEW | {"embedding_size": embedding_size, "participation": participation}
+    changes |= {"average": average}
     world = world_for("pfedrec", training, **changes)
     states, costs = play("pfedrec", world, LocalEngine.over(world, training, 1))
     q = states[0].item_rows.astype(float)
@@ -42,7 +51,8 @@ def test_rounds_equal_the_slow_twin(embedding_size: int, participation: float) -
                 world.settings.item_learning_rate(world.n_items),
             )
             uploaded.append(clients[u].q)
-        q = aggregate(uploaded)
+        touched = [{item for batch in own for item, _ in batch} for own in batches]
+        q = aggregate(uploaded) if average == "all" else aggregate_touched(q, uploaded, touched)
         np.testing.assert_allclose(after.item_rows, q, atol=3e-4)
         for u, client in enumerate(clients):
             np.testing.assert_allclose(after.score_functions[u, :-1], client.w, atol=3e-4)
@@ -95,9 +105,9 @@ def test_the_single_pass_equals_updates_and_their_sums(embedding_size: int) -> N
     updates, private = pfedrec.client_update(world, message, node)
     single = pfedrec.single_pass(world, message, node)
     assert single is not None
-    np.testing.assert_array_equal(
-        single.sums["items"], pfedrec.add_up(world, message, updates)["items"]
-    )
+    summed = pfedrec.add_up(world, message, updates)
+    for name in ("items", "touched"):
+        np.testing.assert_array_equal(single.sums[name], summed[name])
     np.testing.assert_array_equal(single.n_rows, np.diff(updates.offsets))
     for name, rows in private.items():
         np.testing.assert_array_equal(single.private_state[name], rows)
@@ -144,8 +154,10 @@ def test_a_new_user_gets_the_items_of_users_alike() -> None:
     items = (group % 2) * 6 + np.tile(np.arange(5), 20)
     rows = Rows.build(group.astype(np.int32), items.astype(np.int32), 20)
     training = TrainingSet(20, 12, rows, rows, None)
-    changes: dict[str, Any] = {"learning_rate": 0.3, "item_rate": 0.5, "start_scale": 0.3}
-    states, _ = play_locally("pfedrec", training, participation=1.0, rounds=150, **changes)
+    changes: dict[str, Any] = {"learning_rate": 0.3, "item_rate": 0.5, "average": "all"}
+    states, _ = play_locally(
+        "pfedrec", training, participation=1.0, rounds=150, start_scale=0.3, **changes
+    )
     model = pfedrec.model(world_for("pfedrec", training), states[-1])
     chosen = registry.algorithm("pfedrec")
     assert chosen.score_new_user is not None

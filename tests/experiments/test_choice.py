@@ -31,13 +31,15 @@ from coterie.report.table import table_width
 
 PROTECTED = "--secure-aggregation secagg"
 SMALL = {"n_users": 60, "n_items": 40, "mean_interactions": 10, "n_groups": 3}
+PERSONAL = {"pfedrec", "fedrap"}
 A_TENTH = {"fedrecon", "fedncf"}
 """Algorithms of sums whose cohort, a tenth of the users by default, is too small here."""
-SUMS = {"pfpl", "pfpl+", "fedals", "fedease", "fedslim", "fcf", "fedmvmf", "fedmf"} | A_TENTH
+MORE_ROUNDS = {"fcf", "fedmvmf", "fedmf"} | PERSONAL
+SUMS = {"pfpl", "pfpl+", "fedals", "fedease", "fedslim"} | MORE_ROUNDS | A_TENTH
 SEQUENTIAL = {"sfpl", "sfpl+"}
 AVERAGING = {"fedavg", "fedfast", "fedavg+actvsamp", "fedavg+actvagg", "fedbso"}
 TOWERS = {"fl-dssm", "fl-clsm", "sttfedrec-dssm", "sttfedrec-clsm"}
-QUICK = {name: {"rounds": 5} for name in (AVERAGING | {"fcf", "fedmvmf", "fedmf"})} | {
+QUICK = {name: {"rounds": 5} for name in AVERAGING | MORE_ROUNDS} | {
     name: {"epochs": 3} for name in ("sfpl", "sfpl+", "pfpl", "pfpl+")
 }
 QUICK |= {name: {"rounds": 5, "participation": 0.5} for name in A_TENTH}

@@ -91,16 +91,17 @@ class FedRAP(CohortSettings):
     """A client stops when its loss changes by a smaller share from one epoch to the next."""
     batch_size: int = Field(2048, ge=1)
     """Samples per local step (their mean gradient)."""
-    learning_rate: float = Field(1e-4, gt=0)
-    """Learning rate of the score function."""
-    item_learning_rate: float = Field(1000.0, gt=0)
-    """Learning rate of both item tables."""
+    learning_rate: float = Field(0.5, gt=0)
+    """Learning rate of the score function; 1e-4 in the authors' code."""
+    item_learning_rate: float = Field(30.0, gt=0)
+    """Learning rate of both item tables; 1000 in the authors' code."""
     step_decay: float = Field(0.95, gt=0, le=1)
     """Factor of both learning rates after every local step; they start anew in every round."""
     round_decay: float = Field(0.97, gt=0, le=1)
     """Factor of both learning rates after every round."""
-    apart_weight: float = Field(0.1, ge=0)
-    """Weight of the term that keeps the tables apart (lambda)."""
+    apart_weight: float = Field(0.01, ge=0)
+    """Weight of the term that keeps the tables apart (lambda); 0.1 in the authors' code. The term
+    has no bound: with much more, tables of users with few items grow without end."""
     sparse_weight: float = Field(1e-3, ge=0)
     """Weight of the term that makes the server's table sparse (mu)."""
     curriculum: Literal["tanh", "sin", "square", "frac", "constant"] = "tanh"
@@ -292,7 +293,7 @@ ALGORITHM = Algorithm(
                 aggregate=add_up,
                 server_update=average,
                 sizes=sizes,
-                secure_sum=unweighted(by_item=("items",)),
+                secure_sum=unweighted(by_item=("items", "touched")),
             ),
         ),
         model=model,

@@ -12,7 +12,7 @@ function (w_u, b_u) stays on the client.
                 (w_u, b_u) <- (w_u, b_u) - rate * gradient of the loss          score function
                 q_u <- q_u - item_rate * gradient of the same batch's loss      post-tuning
             u scores all items by q_u, and uploads q_u
-        q <- mean of q_u over S_t
+        q <- mean of q_u over S_t                                               (`average=all`)
 
 A client recommends by its own rows q_u, as they were when it last took part. They differ from q in
 the rows that it trained on. A client keeps the scores of all items by them, which are all that
@@ -35,7 +35,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from threading import Lock
-from typing import ClassVar, TypeAlias
+from typing import ClassVar, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -87,8 +87,8 @@ class PFedRec(CohortSettings):
         "embedding_size": [16, 32, 64],
     }
 
-    rounds: int = Field(100, ge=1)
-    """Communication rounds."""
+    rounds: int = Field(60, ge=1)
+    """Communication rounds; 100 in the authors' code."""
     participation: float = Field(1.0, gt=0, le=1)
     """Share of the users in the cohort of a round."""
     embedding_size: int = Field(32, ge=1, le=4096)
@@ -97,14 +97,18 @@ class PFedRec(CohortSettings):
     """Passes of a client over its own data in a round."""
     batch_size: int = Field(256, ge=1)
     """Samples per local step (their mean gradient)."""
-    learning_rate: float = Field(0.1, gt=0)
-    """Learning rate of the score function."""
-    item_rate: float = Field(80.0, ge=0)
-    """Learning rate of item rows, in multiples of learning_rate times the number of items (eta)."""
+    learning_rate: float = Field(3.0, gt=0)
+    """Learning rate of the score function; 0.1 in the authors' code."""
+    item_rate: float = Field(0.02, ge=0)
+    """Learning rate of item rows, in multiples of learning_rate times the number of items (eta);
+    80 in the authors' code."""
     negatives: int = Field(4, ge=1)
     """Negatives drawn per positive."""
-    start_scale: float = Field(1.0, ge=0)
-    """Standard deviation of the initial item rows."""
+    average: Literal["all", "touched"] = "touched"
+    """Item rows are averaged over the cohort (the paper), or over the clients that trained on them,
+    which moves them as far with a smaller item rate."""
+    start_scale: float = Field(0.1, ge=0)
+    """Standard deviation of the initial item rows; 1 in the authors' code."""
     max_memory: float = Field(4.0, gt=0)
     """GiB that the clients' scores of all items may take in a simulation."""
 
@@ -258,7 +262,7 @@ def sizes(world: World[PFedRec], state: PFedRecState) -> Sizes:
 
 
 def add_up(world: AnyWorld, message: Message, updates: Updates) -> Sums:
-    """sum over clients of the changes of item rows"""
+    """sum over clients of the changes of item rows, and how many clients have each"""
     total = np.zeros((world.n_items, updates.item_rows.shape[1]), np.int64)
     touched = np.zeros(world.n_items, np.int64)
     unit_weights = np.ones(len(updates), np.int64)
@@ -276,7 +280,7 @@ def add_up(world: AnyWorld, message: Message, updates: Updates) -> Sums:
         ),
         world.n_items,
     )
-    return {"items": total}
+    return {"items": total, "touched": touched}
 
 
 def single_pass(world: World[PFedRec], message: Message, node: NodeData) -> SinglePass | None:
@@ -298,14 +302,18 @@ def single_pass(world: World[PFedRec], message: Message, node: NodeData) -> Sing
     if faulty.any():
         return None
     accepted = Accepted(message.users, samples.counts, np.empty((n, 0), np.int32))
-    return SinglePass({"items": total}, accepted, np.diff(samples.offsets), after)
+    touched = np.bincount(samples.items, minlength=world.n_items)
+    sums = {"items": total, "touched": touched}
+    return SinglePass(sums, accepted, np.diff(samples.offsets), after)
 
 
 def average(
     world: World[PFedRec], state: PFedRecState, sums: Sums, accepted: Accepted, t: int
 ) -> PFedRecState:
-    """q + sum over clients of (q_u - q) / |S_t|"""
-    change = sums["items"] * (unit(world) / SCALE / len(accepted.users))
+    """q + sum over clients of (q_u - q) / |S_t|, or over the clients that have the row."""
+    n = len(accepted.users)
+    weights = sums["touched"] if world.settings.average == "touched" else np.full(world.n_items, n)
+    change = sums["items"] * (unit(world) / SCALE / np.maximum(weights, 1))[:, None]
     return replace(state, item_rows=(state.item_rows + change).astype(np.float32))
 
 
@@ -332,7 +340,7 @@ ALGORITHM = Algorithm(
                 server_update=average,
                 sizes=sizes,
                 fast=FastPaths(single_pass=single_pass),
-                secure_sum=unweighted(by_item=("items",)),
+                secure_sum=unweighted(by_item=("items", "touched")),
             ),
         ),
         model=model,

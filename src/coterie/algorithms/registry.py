@@ -31,6 +31,7 @@ ALGORITHMS: dict[str, str] = {
     "fcf": "coterie.algorithms.fcf",
     "fedmvmf": "coterie.algorithms.fedmvmf",
     "pfedrec": "coterie.algorithms.pfedrec",
+    "gpfedrec": "coterie.algorithms.gpfedrec",
     "fedrap": "coterie.algorithms.fedrap",
     "fl-dssm": "coterie.algorithms.fltowers:DSSM",
     "fl-clsm": "coterie.algorithms.fltowers:CLSM",

@@ -91,6 +91,8 @@ def test_which_algorithms_offer_secure_aggregation():
         "fedease",
         "fedslim",
         "fedmvmf",
+        "pfedrec",
+        "fedrap",
         "pfpl",
         "pfpl+",
         "fl-dssm",

@@ -1,0 +1,363 @@
+"""GPFedRec: the server finds users alike by their item tables, and gives each a table of its own.
+
+Zhang, Long, Zhou, Zhang, Yan, Yang. GPFedRec: graph-guided personalization for federated
+recommendation. KDD 2024 (Section 4, Algorithm 1). A client has a user row p_u and a network over
+[p_u, q_i]; both stay on it.
+
+    foreach round t = 0, 1, ...
+        S sends the item rows q, and to every client its own guide r_u
+        foreach client u in parallel, with q_u <- q
+            foreach batch of its samples: one step on the network, p_u and q_u for
+                loss + reg mean (q_u - r_u)^2                          mean over the whole table
+            u scores all items by q_u, and uploads q_u
+        A <- graph of users: v is a neighbour of u where their tables are alike
+        r_u <- mean of q_v over the neighbours v of u
+        q <- mean of r_u over all u
+
+A step moves every row of q_u towards r_u, also rows outside the samples. How far depends on the
+number of batches alone: a client uploads the rows of its samples, and the server computes the
+others.
+
+The authors' code (repository Zhangcx19/GPFedRec) calls scikit-learn's `pairwise_distances` with
+the metric "cosine", which is one minus the cosine, and takes those above the mean as neighbours:
+the users who are least alike (`similarity=distance`). `similarity=cosine` is what the paper says.
+
+The server needs the table of every single client, so that secure aggregation cannot compute the
+graph. It holds users * items * d numbers, and comparing all tables takes users^2 * items * d
+products in every round: this is an algorithm for small populations (`max_memory`).
+
+Deviation: where only some users take part in a round, the others keep their guides. The authors'
+code runs with all users alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import ClassVar, Literal
+
+import numpy as np
+from pydantic import Field
+from threadpoolctl import threadpool_limits
+
+from coterie import kernels
+from coterie.algorithms import fedavg, pfedrec
+from coterie.algorithms.algorithm import Algorithm
+from coterie.algorithms.local.samples import draw
+from coterie.algorithms.local.settings import CohortSettings, Layers
+from coterie.core import parallel, streams
+from coterie.core.records import Record
+from coterie.core.settings import SearchSpace
+from coterie.errors import ConfigError
+from coterie.federated.federation import (
+    ON_CLIENTS,
+    Accepted,
+    ClientResult,
+    Exchange,
+    FastPaths,
+    Federation,
+    NodeData,
+    PrivateState,
+    Sums,
+    World,
+)
+from coterie.models.factors import rows
+from coterie.models.new_user import NewUser
+from coterie.models.personal_scores import PersonalScores
+from coterie.types import SCALE, Floats, Ints, Longs, Message, Sizes, Updates
+
+
+class GPFedRec(CohortSettings):
+    search_space: ClassVar[SearchSpace] = {
+        "learning_rate": (0.01, 1.0),
+        "item_rate": (0.03, 100.0),
+        "user_rate": (1.0, 100.0),
+        "reg": (0.01, 3.0),
+        "threshold": [0.5, 1.0, 1.5],
+        "negatives": [2, 4, 8],
+    }
+
+    rounds: int = Field(100, ge=1)
+    """Communication rounds."""
+    participation: float = Field(1.0, gt=0, le=1)
+    """Share of the users in the cohort of a round."""
+    embedding_size: int = Field(32, ge=1, le=4096)
+    """Length of every user and item row."""
+    layers: Layers = (32, 16, 8)
+    """Layer sizes of a client's network, from below."""
+    local_epochs: int = Field(1, ge=1)
+    """Passes of a client over its own data in a round."""
+    batch_size: int = Field(256, ge=1)
+    """Samples per local step (their mean gradient)."""
+    learning_rate: float = Field(0.1, gt=0)
+    """Learning rate of the network."""
+    user_rate: float = Field(80.0, ge=0)
+    """Learning rate of the user row, in multiples of learning_rate (eta)."""
+    item_rate: float = Field(80.0, ge=0)
+    """Learning rate of item rows, in multiples of learning_rate times the number of items (eta)."""
+    reg: float = Field(1.0, ge=0)
+    """Weight of the term that pulls a client's item rows to its guide (lambda)."""
+    similarity: Literal["cosine", "distance"] = "cosine"
+    """What makes users neighbours: a large cosine of their tables (the paper), or a large distance
+    (the authors' code)."""
+    threshold: float = Field(1.0, ge=0)
+    """Users are neighbours above this multiple of the mean similarity."""
+    neighbours: int = Field(0, ge=0)
+    """Number of neighbours of every user, instead of a threshold; 0 means the threshold."""
+    negatives: int = Field(4, ge=1)
+    """Negatives drawn per positive."""
+    start_scale: float = Field(1.0, ge=0)
+    """Standard deviation of the initial user and item rows."""
+    max_memory: float = Field(1.0, gt=0)
+    """GiB that the users' guides may take on the server; a round needs a few times it."""
+
+    def item_learning_rate(self, n_items: int) -> float:
+        """rate * items * eta"""
+        return self.learning_rate * n_items * self.item_rate
+
+
+@dataclass(frozen=True, slots=True)
+class GPFedRecState(Record):
+    private: ClassVar[tuple[str, ...]] = ("networks", "scores")
+    of_users: ClassVar[tuple[str, ...]] = ("guides",)
+    item_rows: Floats  # (items, d) q
+    guides: Floats  # (users, items, d) r_u
+    networks: Floats  # (users, size) p_u and the network, on the clients
+    scores: Floats  # (users, items) by q_u, on the clients
+
+
+def init(world: World[GPFedRec]) -> GPFedRecState:
+    check_memory(world)
+    q = start_rows(world)
+    return GPFedRecState(q, np.tile(q, (world.n_users, 1, 1)), ON_CLIENTS, ON_CLIENTS)
+
+
+def start_rows(world: World[GPFedRec]) -> Floats:
+    s = world.settings
+    return rows(world.n_items, s.embedding_size, world.seed, "items", s.start_scale)
+
+
+def check_memory(world: World[GPFedRec]) -> None:
+    s = world.settings
+    needed = 4 * world.n_users * world.n_items * s.embedding_size / 2**30
+    if needed > s.max_memory:
+        raise ConfigError(
+            f"the guides of {world.n_users:,} users for {world.n_items:,} items take "
+            f"{needed:.1f} GiB; max_memory allows {s.max_memory:g}. "
+            "Raise it with --set max_memory=GIB, or lower embedding_size."
+        )
+
+
+def init_clients(world: World[GPFedRec], node: NodeData) -> PrivateState:
+    """The same network and user row on every client, as in the authors' code; scores are zero."""
+    n = len(node.users)
+    theta = start_network(world)
+    return {
+        "networks": np.tile(theta, (n, 1)),
+        "scores": np.zeros((n, world.n_items), np.float32),
+    }
+
+
+def layer_sizes(settings: GPFedRec) -> Longs:
+    return np.array([2 * settings.embedding_size, *settings.layers])
+
+
+def layer_places(settings: GPFedRec) -> Longs:
+    """Where the weights of every layer, and of the output, begin among a client's parameters."""
+    sizes = layer_sizes(settings)
+    parts = sizes[:-1] * sizes[1:] + sizes[1:]
+    return settings.embedding_size + np.concatenate([[0], np.cumsum(parts)])
+
+
+def start_network(world: World[GPFedRec]) -> Floats:
+    """A Gaussian user row, then layers uniform from -1 / sqrt(in) to 1 / sqrt(in)."""
+    s = world.settings
+    sizes = layer_sizes(s)
+    parts = [*(sizes[:-1] * sizes[1:] + sizes[1:]), sizes[-1] + 1]
+    p = rows(1, s.embedding_size, world.seed, "user row", s.start_scale)[0]
+    bound = np.repeat(1 / np.sqrt(sizes), parts)
+    keys = streams.keys(world.seed, "network", last=np.arange(len(bound)))
+    network = (2 * streams.uniform(keys) - 1) * bound
+    return np.concatenate([p, network.astype(np.float32)])
+
+
+# S sends q and r_u
+
+
+def broadcast(world: World[GPFedRec], state: GPFedRecState, cohort: Ints, t: int) -> Message:
+    return Message(t, cohort, {"item_rows": state.item_rows}, {"guides": state.guides[cohort]})
+
+
+# One step per batch
+
+
+def client_update(world: World[GPFedRec], message: Message, node: NodeData) -> ClientResult:
+    s = world.settings
+    n = len(message.users)
+    samples = draw(world, message.users, message.round, node)
+    before = message.private_state
+    after = {name: np.empty_like(array) for name, array in before.items()}
+    changes = np.empty((len(samples.items), s.embedding_size), np.int32)
+    sizes = layer_sizes(s)
+    places = layer_places(s)
+    kernel = kernels.load("gpfedrec").train
+    parallel.over(
+        lambda first, last: kernel(
+            samples.offsets,
+            samples.items,
+            samples.starts,
+            samples.places,
+            samples.targets,
+            before["networks"],
+            message.common["item_rows"],
+            message.own["guides"],
+            sizes,
+            places,
+            s.learning_rate,
+            s.learning_rate * s.user_rate,
+            s.item_learning_rate(world.n_items),
+            pull(world),
+            s.batch_size,
+            unit(world),
+            first,
+            last,
+            after["networks"],
+            after["scores"],
+            changes,
+        ),
+        samples.starts,
+    )
+    none = np.empty((n, 0), np.int32)
+    updates = Updates(
+        users=message.users,
+        samples=samples.counts,
+        offsets=samples.offsets,
+        items=samples.items,
+        item_rows=changes,
+        user_rows=none,
+        dense=none,
+    )
+    return updates, after
+
+
+def pull(world: World[GPFedRec]) -> float:
+    """Share of the way to its guide that a row goes in a step: the derivative of the mean."""
+    s = world.settings
+    return s.item_learning_rate(world.n_items) * s.reg * 2 / (world.n_items * s.embedding_size)
+
+
+def unit(world: World[GPFedRec]) -> float:
+    """What 1.0 stands for in an update."""
+    return pfedrec.unit_for(world.settings.item_learning_rate(world.n_items))
+
+
+def sizes(world: World[GPFedRec], state: GPFedRecState) -> Sizes:
+    return Sizes(world.n_items, state.item_rows.shape[1], 0, 0)
+
+
+# A, r_u and q
+
+
+def collect(world: World[GPFedRec], message: Message, updates: Updates) -> Sums:
+    """Every client's rows: the graph compares single clients."""
+    return {
+        "offsets": updates.offsets,
+        "items": updates.items.astype(np.int64),
+        "item_rows": updates.item_rows.astype(np.int64),
+    }
+
+
+def guide(
+    world: World[GPFedRec], state: GPFedRecState, sums: Sums, accepted: Accepted, t: int
+) -> GPFedRecState:
+    tables = uploaded_tables(world, state, sums, accepted)
+    A = user_graph(similarities(tables, world.settings), world.settings)
+    new = aggregate_over_graph(A, tables)
+    guides = state.guides.copy()
+    guides[accepted.users] = new
+    q = new.mean(axis=0, dtype=np.float64).astype(np.float32)
+    return replace(state, item_rows=q, guides=guides)
+
+
+def uploaded_tables(
+    world: World[GPFedRec], state: GPFedRecState, sums: Sums, accepted: Accepted
+) -> Floats:
+    """(n, items, d) q_u of every client: the rows it sent, and all others by the pull alone."""
+    n_batches = -(-accepted.samples // world.settings.batch_size)
+    left = (1 - pull(world)) ** n_batches.astype(np.float64)
+    guides = state.guides[accepted.users]
+    tables = guides + left[:, None, None].astype(np.float32) * (state.item_rows - guides)
+    of_client = np.repeat(np.arange(len(accepted.users)), np.diff(sums["offsets"]))
+    change = (sums["item_rows"] * (unit(world) / SCALE)).astype(np.float32)
+    tables[of_client, sums["items"]] = state.item_rows[sums["items"]] + change
+    return tables
+
+
+def similarities(tables: Floats, settings: GPFedRec) -> Floats:
+    """(n, n) cosines of tables, or one minus them.
+
+    On one thread, so that bits do not depend on the number of threads.
+    """
+    flat = tables.reshape(len(tables), -1)
+    lengths = np.maximum(np.sqrt(np.square(flat).sum(axis=1)), 1e-12)
+    with threadpool_limits(1, "blas"):
+        products = flat @ flat.T
+    cosines: Floats = products / lengths[:, None] / lengths
+    return cosines if settings.similarity == "cosine" else 1 - cosines
+
+
+def user_graph(similarity: Floats, settings: GPFedRec) -> Floats:
+    """(n, n) equal weights of every user's neighbours; a user without any is its own."""
+    n = len(similarity)
+    if settings.neighbours:
+        order = np.argsort(-similarity, axis=1, kind="stable")[:, : settings.neighbours]
+        near = np.zeros((n, n), bool)
+        np.put_along_axis(near, order, True, axis=1)
+    else:
+        near = similarity > similarity.mean(dtype=np.float64) * settings.threshold
+    alone = ~near.any(axis=1)
+    near[alone, alone] = True
+    return (near / near.sum(axis=1, keepdims=True)).astype(np.float32)
+
+
+def aggregate_over_graph(A: Floats, tables: Floats) -> Floats:
+    """r_u <- mean of q_v over the neighbours v of u."""
+    with threadpool_limits(1, "blas"):
+        mixed: Floats = A @ tables.reshape(len(tables), -1)
+    return mixed.reshape(tables.shape)
+
+
+def model(world: World[GPFedRec], state: GPFedRecState) -> PersonalScores:
+    return PersonalScores(state.scores, state.item_rows)
+
+
+def score_new_user(model: PersonalScores, user: NewUser, settings: GPFedRec) -> Floats:
+    """A new user fits a score function to the server's item rows, and sends nothing."""
+    return model.score_new_user(user.items, settings.negatives, pfedrec.NEW_USER_REG)
+
+
+ALGORITHM = Algorithm(
+    "item tables from a graph of users, and a network on every client",
+    GPFedRec,
+    Federation(
+        init=init,
+        sample=fedavg.sample,
+        exchanges=(
+            Exchange(
+                broadcast=broadcast,
+                client_update=client_update,
+                aggregate=collect,
+                server_update=guide,
+                sizes=sizes,
+                fast=FastPaths(combine=None),
+                visible="the item rows they trained on, which the graph compares",
+            ),
+        ),
+        model=model,
+        init_clients=init_clients,
+    ),
+    state=GPFedRecState,
+    kernels=("gpfedrec", "samples", "sums", "clusters"),
+    paper="Zhang et al. 2024",
+    score_new_user=score_new_user,
+    in_the_clear="the items it trained on, and the changes of their rows",
+)

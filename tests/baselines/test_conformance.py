@@ -267,6 +267,18 @@ TOY: dict[str, dict[str, Any]] = {
         "start_scale": 0.3,
         "embedding_size": 8,
     },
+    "gpfedrec": {
+        "rounds": 150,
+        "learning_rate": 0.3,
+        "user_rate": 3.0,
+        "item_rate": 0.1,
+        "reg": 0.0,
+        "local_epochs": 5,
+        "batch_size": 8,
+        "start_scale": 0.5,
+        "embedding_size": 8,
+        "layers": (16,),
+    },
     "bpr": {"epochs": 150, "learning_rate": 0.1, "embedding_size": 8, "reg_user": 0.005},
     "gmf": {
         "epochs": 100,

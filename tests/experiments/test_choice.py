@@ -34,12 +34,13 @@ SMALL = {"n_users": 60, "n_items": 40, "mean_interactions": 10, "n_groups": 3}
 PERSONAL = {"pfedrec", "fedrap"}
 A_TENTH = {"fedrecon", "fedncf"}
 """Algorithms of sums whose cohort, a tenth of the users by default, is too small here."""
-MORE_ROUNDS = {"fcf", "fedmvmf", "fedmf"} | PERSONAL
-SUMS = {"pfpl", "pfpl+", "fedals", "fedease", "fedslim"} | MORE_ROUNDS | A_TENTH
+IN_ROUNDS = {"fcf", "fedmvmf", "fedmf"} | PERSONAL
+SUMS = {"pfpl", "pfpl+", "fedals", "fedease", "fedslim"} | IN_ROUNDS | A_TENTH
 SEQUENTIAL = {"sfpl", "sfpl+"}
 AVERAGING = {"fedavg", "fedfast", "fedavg+actvsamp", "fedavg+actvagg", "fedbso"}
+COMPARING = {"gpfedrec"}
 TOWERS = {"fl-dssm", "fl-clsm", "sttfedrec-dssm", "sttfedrec-clsm"}
-QUICK = {name: {"rounds": 5} for name in AVERAGING | MORE_ROUNDS} | {
+QUICK = {name: {"rounds": 5} for name in AVERAGING | COMPARING | IN_ROUNDS} | {
     name: {"epochs": 3} for name in ("sfpl", "sfpl+", "pfpl", "pfpl+")
 }
 QUICK |= {name: {"rounds": 5, "participation": 0.5} for name in A_TENTH}
@@ -64,13 +65,16 @@ def left_out(choice: AlgorithmChoice, allowed: bool) -> set[str]:
 def test_sums_allow_algorithms_that_need_nothing_else() -> None:
     choice = chosen("sums")
     assert names(choice) == SUMS
-    assert left_out(choice, False) == AVERAGING | {"sttfedrec-dssm", "sttfedrec-clsm"}
+    assert left_out(choice, False) == AVERAGING | COMPARING | {
+        "sttfedrec-dssm",
+        "sttfedrec-clsm",
+    }
     assert left_out(choice, True) == SEQUENTIAL | {"fl-dssm", "fl-clsm"}
 
 
 def test_updates_allow_every_federated_algorithm() -> None:
     choice = chosen("updates")
-    assert names(choice) == SUMS | SEQUENTIAL | AVERAGING
+    assert names(choice) == SUMS | SEQUENTIAL | AVERAGING | COMPARING
     assert left_out(choice, True) == TOWERS
     assert left_out(choice, False) == set()
 

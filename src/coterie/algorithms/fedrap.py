@@ -92,9 +92,9 @@ class FedRAP(CohortSettings):
     batch_size: int = Field(2048, ge=1)
     """Samples per local step (their mean gradient)."""
     learning_rate: float = Field(0.5, gt=0)
-    """Learning rate of the score function; 1e-4 in the authors' code."""
+    """Learning rate of the score function."""
     item_learning_rate: float = Field(30.0, gt=0)
-    """Learning rate of both item tables; 1000 in the authors' code."""
+    """Learning rate of both item tables; 200 or 1000 in the authors' code."""
     step_decay: float = Field(0.95, gt=0, le=1)
     """Factor of both learning rates after every local step; they start anew in every round."""
     round_decay: float = Field(0.97, gt=0, le=1)

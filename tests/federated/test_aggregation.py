@@ -30,9 +30,9 @@ from coterie.federated.validation import Reply
 from coterie.federated.wire import reply_sizes
 from coterie.types import Message, Sizes, Updates
 
-NOT_IN_PARTS = {"sfpl", "sfpl+", "pfpl", "pfpl+", *SENT_ONCE}
+NOT_IN_PARTS = {"gpfedrec", "sfpl", "sfpl+", "pfpl", "pfpl+", *SENT_ONCE}
 """FPL sums only over the items that were sent: sums of chunks have different shapes. FedEASE
-and FedSLIM select nobody twice, so that later rounds have no clients."""
+and FedSLIM select nobody twice, so that later rounds have no clients. GPFedRec compares clients."""
 
 
 class Counting(Engine):

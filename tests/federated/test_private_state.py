@@ -326,7 +326,10 @@ def test_no_algorithm_sends_private_state(name, monkeypatch):
     states, _ = play_locally(name, histories(4, n_users=14, n_items=12), nodes=3, start_scale=0.5)
     assert len(seen) > 10
     for state in states[1:]:
-        assert state.without_private().user_rows is None
-        for row in state.user_rows[np.abs(state.user_rows).max(axis=1) > 0]:
-            assert not any(row.tobytes() in data for data in seen)
-            assert not any(np.rint(row * SCALE).astype(np.int32).tobytes() in data for data in seen)
+        for field in state.private:
+            assert getattr(state.without_private(), field) is None
+            rows = getattr(state, field).reshape(len(getattr(state, field)), -1)
+            for row in rows[np.abs(rows).max(axis=1) > 0]:
+                fixed = np.rint(row * SCALE).astype(np.int32)
+                assert not any(row.tobytes() in data for data in seen)
+                assert not any(fixed.tobytes() in data for data in seen)

@@ -44,7 +44,7 @@ from pydantic import Field
 from coterie import kernels
 from coterie.algorithms import fedavg, pfedrec
 from coterie.algorithms.algorithm import Algorithm
-from coterie.algorithms.local.samples import Samples, draw
+from coterie.algorithms.local.samples import Samples
 from coterie.algorithms.local.settings import CohortSettings
 from coterie.core import parallel
 from coterie.core.records import Record
@@ -237,7 +237,7 @@ def client_update(world: World[FedRAP], message: Message, node: NodeData) -> Cli
 def draw_once(world: World[FedRAP], message: Message, node: NodeData) -> Samples:
     """The samples of a round, which all epochs share."""
     one_epoch = world.settings.model_copy(update={"local_epochs": 1})
-    return draw(replace(world, settings=one_epoch), message.users, message.round, node)
+    return pfedrec.draw_samples(replace(world, settings=one_epoch), message, node)
 
 
 def unit(world: World[FedRAP]) -> float:

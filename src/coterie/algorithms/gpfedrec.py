@@ -42,7 +42,6 @@ from threadpoolctl import threadpool_limits
 from coterie import kernels
 from coterie.algorithms import fedavg, pfedrec
 from coterie.algorithms.algorithm import Algorithm
-from coterie.algorithms.local.samples import draw
 from coterie.algorithms.local.settings import CohortSettings, Layers
 from coterie.core import parallel, streams
 from coterie.core.records import Record
@@ -63,7 +62,7 @@ from coterie.federated.federation import (
 from coterie.models.factors import rows
 from coterie.models.new_user import NewUser
 from coterie.models.personal_scores import PersonalScores
-from coterie.types import SCALE, Floats, Ints, Longs, Message, Sizes, Updates
+from coterie.types import NOT_FINITE, SCALE, Floats, Ints, Longs, Message, Sizes, Updates
 
 
 class GPFedRec(CohortSettings):
@@ -193,7 +192,7 @@ def broadcast(world: World[GPFedRec], state: GPFedRecState, cohort: Ints, t: int
 def client_update(world: World[GPFedRec], message: Message, node: NodeData) -> ClientResult:
     s = world.settings
     n = len(message.users)
-    samples = draw(world, message.users, message.round, node)
+    samples = pfedrec.draw_samples(world, message, node)
     before = message.private_state
     after = {name: np.empty_like(array) for name, array in before.items()}
     changes = np.empty((len(samples.items), s.embedding_size), np.int32)
@@ -226,6 +225,11 @@ def client_update(world: World[GPFedRec], message: Message, node: NodeData) -> C
         ),
         samples.starts,
     )
+    # A network may diverge while its inactive neurons leave the item rows as they are.
+    diverged = ~(
+        np.isfinite(after["networks"]).all(axis=1) & np.isfinite(after["scores"]).all(axis=1)
+    )
+    changes[np.repeat(diverged, np.diff(samples.offsets))] = NOT_FINITE
     none = np.empty((n, 0), np.int32)
     updates = Updates(
         users=message.users,
@@ -240,9 +244,13 @@ def client_update(world: World[GPFedRec], message: Message, node: NodeData) -> C
 
 
 def pull(world: World[GPFedRec]) -> float:
-    """Share of the way to its guide that a row goes in a step: the derivative of the mean."""
+    """Share of the way to its guide that a row goes in a step: the derivative of the mean.
+
+    Deviation: at most all of it. Beyond twice the way, tables would grow in every step.
+    """
     s = world.settings
-    return s.item_learning_rate(world.n_items) * s.reg * 2 / (world.n_items * s.embedding_size)
+    share = s.item_learning_rate(world.n_items) * s.reg * 2 / (world.n_items * s.embedding_size)
+    return min(share, 1.0)
 
 
 def unit(world: World[GPFedRec]) -> float:

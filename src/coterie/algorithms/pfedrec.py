@@ -169,9 +169,15 @@ def broadcast(world: World[PFedRec], state: PFedRecState, cohort: Ints, t: int) 
 # Score function, post-tuning, scores
 
 
+def draw_samples(world: AnyWorld, message: Message, node: NodeData) -> Samples:
+    """The samples of a cohort. Ratings are not used: what a user rated is a positive."""
+    implicit = replace(node, training=replace(node.training, ratings=None))
+    return draw(world, message.users, message.round, implicit)
+
+
 def client_update(world: World[PFedRec], message: Message, node: NodeData) -> ClientResult:
     n = len(message.users)
-    samples = draw(world, message.users, message.round, node)
+    samples = draw_samples(world, message, node)
     after = private_state_for(world, n)
     changes = np.empty((len(samples.items), world.settings.embedding_size), np.int32)
     parallel.over(train(world, message, samples, after, changes), samples.starts)
@@ -285,7 +291,7 @@ def add_up(world: AnyWorld, message: Message, updates: Updates) -> Sums:
 
 def single_pass(world: World[PFedRec], message: Message, node: NodeData) -> SinglePass | None:
     """Train and sum in one kernel call; None where validation would refuse an update."""
-    samples = draw(world, message.users, message.round, node)
+    samples = draw_samples(world, message, node)
     n = len(message.users)
     after = private_state_for(world, n)
     none = np.empty((0, world.settings.embedding_size), np.int32)

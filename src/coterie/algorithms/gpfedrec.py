@@ -324,7 +324,8 @@ def user_graph(similarity: Floats, settings: GPFedRec) -> Floats:
         near = similarity > similarity.mean(dtype=np.float64) * settings.threshold
     alone = ~near.any(axis=1)
     near[alone, alone] = True
-    return (near / near.sum(axis=1, keepdims=True)).astype(np.float32)
+    weights: Floats = (near / near.sum(axis=1, keepdims=True)).astype(np.float32)
+    return weights
 
 
 def aggregate_over_graph(A: Floats, tables: Floats) -> Floats:

@@ -58,11 +58,11 @@ def measure(w: Floats, D: Floats, C: Floats) -> tuple[np.float32, np.float32, np
         square_odd += apart_odd * apart_odd
         length += abs(C[f])
         length_odd += abs(C[g])
-    for f in range(even, d):
-        apart = D[f] - C[f]
-        x += w[f] * (D[f] + C[f])
+    for i in range(even, d):
+        apart = D[i] - C[i]
+        x += w[i] * (D[i] + C[i])
         square += apart * apart
-        length += abs(C[f])
+        length += abs(C[i])
     return x + x_odd, square + square_odd, length + length_odd
 
 
@@ -91,13 +91,13 @@ def step(
     keep = ONE - item_rate * reg
     push = TWO * apart_weight / entries
     shrink = sparse_weight / entries
-    bias = w[d]
+    bias: np.float32 = w[d]
     gradient[:] = NOTHING
-    loss = NOTHING
+    loss: np.float32 = NOTHING
     for r in range(len(D)):
         own = D[r]
         shared = C[r]
-        n = counts[r]
+        n: np.float32 = counts[r]
         if n == NOTHING:
             for f in range(d):
                 own[f] *= keep

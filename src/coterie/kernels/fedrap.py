@@ -91,7 +91,7 @@ def step(
     keep = ONE - item_rate * reg
     push = TWO * apart_weight / entries
     shrink = sparse_weight / entries
-    bias: np.float32 = w[d]
+    bias = w[d]
     gradient[:] = NOTHING
     loss: np.float32 = NOTHING
     for r in range(len(D)):
@@ -103,8 +103,8 @@ def step(
                 own[f] *= keep
                 shared[f] *= keep
             continue
-        x, square, length = measure(w, own, shared)
-        x += bias
+        logit, square, length = measure(w, own, shared)
+        x: np.float32 = np.float32(logit + bias)
         # With e = exp(-|x|): the cross-entropy is log(1 + e), plus |x| where the sign is wrong.
         e = np.float32(math.exp(-abs(x)))
         wrong = n - positives[r] if x > NOTHING else positives[r]

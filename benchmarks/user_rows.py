@@ -86,8 +86,8 @@ def new_user_errors(dataset: str, seed: int, settings: Mapping[str, Any]) -> dic
     tested = of_users(data, group >= 0.9)
     keys = streams.keys(seed, "halves", last=np.arange(data.n_users))
     support, query = fedrecon.halves(tested, keys)
-    rows = fedrecon.reconstruct(support, state.item_rows, known, keys)
-    return errors(fedrecon_predictions(rows, state.item_rows, query, known), query)
+    rows = fedrecon.reconstruct(support, state.global_rows, known, keys)
+    return errors(fedrecon_predictions(rows, state.global_rows, query, known), query)
 
 
 def fedrecon_predictions(

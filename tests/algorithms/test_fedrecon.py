@@ -100,9 +100,9 @@ def test_rounds_equal_the_twin(rated, changes):
     world = world_for("fedrecon", training, rounds=2, **(FEW | changes))
     states, all_costs = play("fedrecon", world, LocalEngine.over(world, training, 1))
     for t, costs in enumerate(all_costs):
-        g = states[t].item_rows.astype(float)
+        g = states[t].global_rows.astype(float)
         expected = twin_round(world, training, g, costs.users, t)
-        np.testing.assert_allclose(states[t + 1].item_rows, expected, atol=2e-5, rtol=0)
+        np.testing.assert_allclose(states[t + 1].global_rows, expected, atol=2e-5, rtol=0)
         assert np.abs(expected - g).max() > 0.01
 
 
@@ -186,7 +186,7 @@ def test_negatives_of_a_half_exclude_the_other_half():
 def test_no_user_row_is_in_the_state_or_in_a_message():
     training = histories(3)
     states, _ = play_locally("fedrecon", training, **FEW)
-    assert set(states[-1].arrays()) == {"item_rows", "first_moment", "second_moment"}
+    assert set(states[-1].arrays()) == {"global_rows", "first_moment", "second_moment"}
     assert not states[-1].private
 
 

@@ -131,7 +131,7 @@ class FedRecon(ServerOptimiser):
 
 @dataclass(frozen=True, slots=True)
 class FedReconState(Record):
-    item_rows: Floats  # g, (items, width): q, then b_i
+    global_rows: Floats  # g, (items, width): q, then b_i
     first_moment: Floats  # of the server's optimiser, as g
     second_moment: Floats
 
@@ -147,7 +147,7 @@ def init(world: World[FedRecon]) -> FedReconState:
 
 def broadcast(world: World[FedRecon], state: FedReconState, cohort: Ints, t: int) -> Message:
     """g^(t)"""
-    return Message(t, cohort, {"item_rows": state.item_rows}, {})
+    return Message(t, cohort, {"global_rows": state.global_rows}, {})
 
 
 # Support set and query set
@@ -274,7 +274,7 @@ def client_update(world: World[FedRecon], message: Message, node: NodeData) -> U
     """Reconstruct, then update, for all clients of a node."""
     s = world.settings
     users = message.users
-    g = message.common["item_rows"]
+    g = message.common["global_rows"]
     history = node.training.of_users(node.positions(users))
     support = query = history
     if s.support_split != "none":
@@ -316,7 +316,7 @@ def add_up(world: World[FedRecon], message: Message, updates: Updates) -> Sums:
 def server_update(
     world: World[FedRecon], state: FedReconState, sums: Sums, accepted: Accepted, t: int
 ) -> FedReconState:
-    before = Optimised(state.item_rows, state.first_moment, state.second_moment)
+    before = Optimised(state.global_rows, state.first_moment, state.second_moment)
     return FedReconState(*server_step(world.settings, before, mean_change(world, sums)))
 
 
@@ -332,18 +332,18 @@ def mean_change(world: World[FedRecon], sums: Sums) -> Doubles:
 
 def model(world: World[FedRecon], state: FedReconState) -> PrivateFactors:
     s = world.settings
-    q = state.item_rows[:, : s.embedding_size]
+    q = state.global_rows[:, : s.embedding_size]
     if not s.biases:
         return PrivateFactors(ON_CLIENTS, q, np.zeros(world.n_items, np.float32))
     if world.rated:
         # b_u is part of a predicted rating, and none of a ranking.
         q = np.concatenate([q, np.ones((world.n_items, 1), np.float32)], axis=1)
-    return PrivateFactors(ON_CLIENTS, q, state.item_rows[:, s.embedding_size].copy())
+    return PrivateFactors(ON_CLIENTS, q, state.global_rows[:, s.embedding_size].copy())
 
 
 def own_rows(world: World[FedRecon], state: FedReconState, node: NodeData) -> PrivateState:
     """Every client reconstructs its row from its whole history."""
-    local = reconstruct(node.training, state.item_rows, world.settings, same_keys(len(node.users)))
+    local = reconstruct(node.training, state.global_rows, world.settings, same_keys(len(node.users)))
     return {"user_rows": local if world.rated else local[:, : world.settings.embedding_size].copy()}
 
 
@@ -386,7 +386,7 @@ ALGORITHM = Algorithm(
         exchanges=(EXCHANGE,),
         model=model,
         client_model=own_rows,
-        client_model_needs=("item_rows",),
+        client_model_needs=("global_rows",),
     ),
     state=FedReconState,
     kernels=("fedrecon", "samples", "sums", "clusters"),

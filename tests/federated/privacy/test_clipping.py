@@ -29,6 +29,7 @@ from coterie.types import SCALE, TOO_LARGE, Updates
 BUDGET: dict[str, Any] = {"epsilon": 4.0, "delta": 1e-5}
 SETTINGS: dict[str, dict[str, Any]] = {
     "fcf": {"rounds": 2, "participation": 1.0},
+    "fedmf": {"rounds": 2, "participation": 1.0},
     "pfpl": {"epochs": 1, "rounds_an_epoch": 2},
     "pfpl+": {"epochs": 1, "rounds_an_epoch": 2, "triples": 3},
 }

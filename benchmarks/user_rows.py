@@ -1,15 +1,13 @@
-"""FedRecon, FedNCF and FedMF by the protocols of their papers, as far as those are known.
+"""FedRecon and FedMF by the protocols of their authors' code.
 
     python benchmarks/user_rows.py fedrecon --datasets ml-1m --seeds 3
     python benchmarks/user_rows.py fedmf --datasets ml-latest-small/ratings.csv --seeds 1
-    python benchmarks/user_rows.py fedncf --datasets ml-100k --seeds 3
 
 `fedrecon`: 80 % of the users train, 10 % are tested; none of the tested ones was in training. At
 most 300 ratings of a user count. Half the ratings of a tested user reconstruct its row, and the
 others are predicted: RMSE, and the share of predictions that are off by 0.5 at most.
 `fedmf`: the authors' data, which is in their repository: 40 items, and those of the first 10 users
 with 5 ratings of them. The last three ratings of a user are tested.
-`fedncf`: each model, with user rows on clients and, for comparison, on the server (`fedavg`).
 """
 
 from __future__ import annotations
@@ -36,7 +34,7 @@ from coterie.types import Bools, Doubles, Rows
 
 MOST_RATINGS = 300
 CLIENTS_PER_ROUND = 100
-AUTHORS: Mapping[str, Any] = {
+AUTHORS: dict[str, Any] = {
     # The authors' learning rates are half of these: their loss is not halved.
     "learning_rate": 1.0,
     "reconstruction_rate": 0.2,
@@ -151,7 +149,12 @@ def fedmf_on_the_authors_data(path: str, seeds: int) -> dict[str, Any]:
         "training ratings": len(training),
         "tested ratings": len(test),
     }
-    authors = {"embedding_size": 100, "rounds": 175, "start": "constant", "start_scale": 0.01}
+    authors: dict[str, Any] = {
+        "embedding_size": 100,
+        "rounds": 175,
+        "start": "constant",
+        "start_scale": 0.01,
+    }
     authors |= {"learning_rate": 0.001, "reg_user": 1e-4, "reg_item": 1e-4}
     readings: dict[str, dict[str, Any]] = {
         "authors": authors,
@@ -164,7 +167,9 @@ def fedmf_on_the_authors_data(path: str, seeds: int) -> dict[str, Any]:
         for seed in range(seeds):
             chosen = fedmf.FedMF.of(settings | {"updates": "full"})
             state, _ = trained(fedmf.ALGORITHM, training, chosen, seed)
-            model = Factors(state.user_rows, state.item_rows, np.zeros(training.n_items))
+            model = Factors(
+                state.user_rows, state.item_rows, np.zeros(training.n_items, np.float32)
+            )
             inside = fedmf_errors(model, training)
             rows.append(
                 {"training MSE": inside["RMSE"] ** 2, "RMSE": fedmf_errors(model, test)["RMSE"]}
@@ -210,42 +215,11 @@ def small_set(data: Interactions, chosen: Bools) -> TrainingSet:
     return TrainingSet(10, 40, rows, rows, data.ratings[chosen][order])
 
 
-# FedNCF
-
-
-def fedncf_models(dataset: str, seeds: int) -> dict[str, Any]:
-    found: dict[str, Any] = {"part": "fedncf", "dataset": dataset, "seeds": seeds}
-    for model in ("gmf", "mlp", "neumf"):
-        for average in ("touched", "all"):
-            settings: dict[str, Any] = {"model": model, "average": average, "protocol": "loo-99"}
-            found[f"fedncf, {model}, {average}"] = ranking("fedncf", dataset, seeds, settings)
-    same = {"model": "neumf", "protocol": "loo-99", **defaults_of_fedncf()}
-    found["fedavg, neumf, touched"] = ranking("fedavg", dataset, seeds, same)
-    found["popular"] = ranking("popular", dataset, 1, {"protocol": "loo-99"})
-    return found
-
-
-def defaults_of_fedncf() -> dict[str, Any]:
-    """What FedNCF has otherwise than FedAvg, except for the place of user rows."""
-    own = coterie.algorithms.registry.algorithm("fedncf").settings()
-    names = ("local_epochs", "learning_rate", "reg", "rounds", "participation", "embedding_size")
-    return {name: getattr(own, name) for name in names}
-
-
-def ranking(name: str, dataset: str, seeds: int, settings: Mapping[str, Any]) -> dict[str, Any]:
-    runs = [
-        coterie.run(name, dataset, seed=seed, evaluate_every=1_000_000, **settings)
-        for seed in range(seeds)
-    ]
-    return {key: spread([run.metrics[key] for run in runs]) for key in ("HR@10", "NDCG@10")}
-
-
 if __name__ == "__main__":
     print_parts(
         __doc__,
         {
             "fedrecon": fedrecon_on_new_users,
             "fedmf": fedmf_on_the_authors_data,
-            "fedncf": fedncf_models,
         },
     )

@@ -72,11 +72,10 @@ def test_rounds_of_gmf_equal_the_twin(average, weights):
             np.testing.assert_allclose(states[t + 1].user_rows[k], own, atol=1e-5, rtol=0)
 
 
-@pytest.mark.parametrize("rated", [False, True])
 @pytest.mark.parametrize("model", MODELS)
-def test_rounds_are_those_of_fedavg_bit_for_bit(model, rated):
+def test_rounds_are_those_of_fedavg_bit_for_bit(model):
     """From the same rows, with its weights: user rows are elsewhere, and nothing else differs."""
-    training = histories(7, n_users=16, n_items=12, rated=rated)
+    training = histories(7, n_users=16, n_items=12)
     changes = FEW | {"model": model, "local_epochs": 2, "learning_rate": 0.1, "reg": 0.01}
     central = world_for("fedavg", training, **changes)
     private = world_for("fedncf", training, **changes, weights="samples")

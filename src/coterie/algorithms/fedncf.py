@@ -21,6 +21,7 @@ here `--secure-aggregation` does. What it leaves open:
 - `weights`: in sums that hide single clients, numbers of samples are not public. `users` counts
   every client once, and then a server sees nothing but sums; `samples` is FedAvg's weighting, and
   sends them.
+- Ratings, which the paper does not train on, are left out.
 - Clients send changes of rows instead of rows; the average is the same.
 - `mlp` is NeuMF with a GMF part that is zero and stays zero. It is not sent.
 """
@@ -210,7 +211,6 @@ ALGORITHM = Algorithm(
     ),
     state=FedNCFState,
     kernels=lambda settings: (*learner(settings.model).kernels(settings), "clusters"),
-    explicit=True,
     paper="Perifanis and Efraimidis 2022",
     score_new_user=score_by_sampled_loss,
     popularity_prior=1.0,

@@ -343,7 +343,9 @@ def model(world: World[FedRecon], state: FedReconState) -> PrivateFactors:
 
 def own_rows(world: World[FedRecon], state: FedReconState, node: NodeData) -> PrivateState:
     """Every client reconstructs its row from its whole history."""
-    local = reconstruct(node.training, state.global_rows, world.settings, same_keys(len(node.users)))
+    local = reconstruct(
+        node.training, state.global_rows, world.settings, same_keys(len(node.users))
+    )
     return {"user_rows": local if world.rated else local[:, : world.settings.embedding_size].copy()}
 
 

@@ -141,7 +141,7 @@ def update(
         most = max(most, offsets[k + 1] - offsets[k])
     rows = np.empty((most, width), np.float32)
     rows_before = np.empty_like(rows)
-    longest = np.int64(0)
+    longest = 0
     for k in range(first, last):
         longest = max(longest, starts[k + 1] - starts[k])
     # A batch may be larger than all that a user has.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from coterie import kernels
 from coterie.core import parallel, streams
@@ -130,18 +131,27 @@ def sizes_of(labels: Ints, n_clusters: int = 1) -> Longs:
 def draw(labels: Ints, quotas: Longs, seed: int, t: int) -> Ints:
     """quotas[c] random users of every cluster c, or all it has, ascending.
 
-    Every user draws a lot, and the lowest lots of a cluster win. With one cluster this is plain
-    sampling without replacement.
+    Every user draws a lot, and the lowest lots of a cluster win.
     """
     sizes = sizes_of(labels, len(quotas))
     quotas = np.minimum(quotas, sizes)
     key = streams.key(seed, "sampling", t)
-    # Lots are uniform: a threshold a little above the quota's share leaves few lots to sort.
-    share = (quotas + 6 * np.sqrt(quotas) + 8) / np.maximum(sizes, 1)
-    drawn = _lowest(labels, key, share, quotas)
+    drawn = _lowest(labels, key, _share(quotas, sizes), quotas)
     if len(drawn) == quotas.sum():
         return drawn
     return _lowest(labels, key, np.ones(len(sizes)), quotas)
+
+
+def draw_users(present: Bools, n: int, seed: int, t: int) -> Ints:
+    """n random users of those present, or all of them, ascending.
+
+    They are those that `draw` has for one cluster. No label is needed for every user.
+    """
+    n_present = int(np.count_nonzero(present))
+    n = min(n, n_present)
+    key = streams.key(seed, "sampling", t)
+    drawn = _lowest_of_all(present, key, _share(n, n_present), n)
+    return drawn if len(drawn) == n else _lowest_of_all(present, key, 1.0, n)
 
 
 def round_robin(sizes: Longs, m: int, seed: int, t: int) -> Longs:
@@ -172,9 +182,7 @@ def _lowest(labels: Ints, key: int, share: Doubles, quotas: Longs) -> Ints:
 
     Only lots in the lowest `share` of all values are considered.
     """
-    thresholds = np.array(
-        [LARGEST_WORD if s >= 1 else int(s * LARGEST_WORD) for s in share], np.uint64
-    )
+    thresholds = np.array([_threshold(s) for s in share], np.uint64)
     drawn = np.empty(len(labels), bool)
     kernel = kernels.load("clusters").draw_lots
     parallel.over(
@@ -183,8 +191,37 @@ def _lowest(labels: Ints, key: int, share: Doubles, quotas: Longs) -> Ints:
         BLOCK,
     )
     users = np.flatnonzero(drawn)
-    lots = streams.mix_array(np.uint64(key) ^ (users.astype(np.uint64) + np.uint64(streams.GOLDEN)))
-    users = users[np.lexsort((lots, labels[users]))]
+    users = users[np.lexsort((_lots(key, users), labels[users]))]
     groups = labels[users]
     rank = np.arange(len(users)) - np.searchsorted(groups, groups)
     return np.sort(users[rank < quotas[groups]]).astype(np.int32)
+
+
+def _lowest_of_all(present: Bools, key: int, share: float, n: int) -> Ints:
+    """The n users with the lowest lots; only those in the lowest `share` are considered."""
+    threshold = np.uint64(_threshold(share))
+    drawn = np.empty(len(present), bool)
+    kernel = kernels.load("clusters").draw_lots_of_present
+    parallel.over(
+        lambda first, last: kernel(present, np.uint64(key), threshold, first, last, drawn),
+        len(present),
+        BLOCK,
+    )
+    users = np.flatnonzero(drawn)
+    users = users[np.argsort(_lots(key, users), kind="stable")[:n]]
+    return np.sort(users).astype(np.int32)
+
+
+def _share(quotas: Longs | int, sizes: Longs | int) -> Doubles:
+    """Lots are uniform: a threshold a little above the quota's share leaves few lots to sort."""
+    share: Doubles = (quotas + 6 * np.sqrt(quotas) + 8) / np.maximum(sizes, 1)
+    return share
+
+
+def _threshold(share: float) -> int:
+    """The largest lot of the lowest `share` of all values."""
+    return LARGEST_WORD if share >= 1 else int(share * LARGEST_WORD)
+
+
+def _lots(key: int, users: Longs) -> NDArray[np.uint64]:
+    return streams.mix_array(np.uint64(key) ^ (users.astype(np.uint64) + np.uint64(streams.GOLDEN)))

@@ -347,7 +347,7 @@ def solve_items(
     kept = keep(world, state, sums, accepted, number)
     if world.rated and not state.item_bias.any():
         return replace(state, item_bias=mean_ratings(kept.items))
-    scale = int(world.members.sum()) / kept.weight
+    scale = world.n_members / kept.weight
     after = np.empty_like(state.item_rows)
     weights = system_weights(world, scale)
     G = np.zeros((after.shape[1], after.shape[1]))
@@ -408,7 +408,7 @@ def keep(
 ) -> Kept:
     """The sums of a round and sqrt(1 - m / n) of those before, where m of n members replied."""
     m = len(accepted.users)
-    share = math.sqrt(1 - m / int(world.members.sum()))
+    share = math.sqrt(1 - m / world.n_members)
     units = column_units(world, sums["items"].shape[1])
     before = state.item_sums[number]
     items = np.empty(sums["items"].shape)
@@ -432,7 +432,7 @@ def sums_to_keep(
 ) -> dict[str, Doubles]:
     """The sums of the state after a round. A block whose round had all members keeps none."""
     weights = state.weights.copy()
-    everybody = len(accepted.users) == int(world.members.sum())
+    everybody = len(accepted.users) == world.n_members
     weights[number] = 0.0 if everybody else kept.weight
     if not weights.any():
         return {

@@ -33,6 +33,7 @@ from coterie.algorithms.local.objective import LocalObjective
 from coterie.algorithms.local.samples import Samples, draw
 from coterie.algorithms.local.settings import CohortSettings, Federated
 from coterie.core import parallel
+from coterie.core.row_versions import next_version
 from coterie.federated.federation import (
     Accepted,
     AnyWorld,
@@ -61,15 +62,14 @@ def init(world: World[Federated]) -> Parameters:
 
 def sample(world: World[CohortSettings], state: object, t: int) -> Ints:
     """S_t: m users at random."""
-    one_cluster = np.where(world.present, 0, -1).astype(np.int32)
-    return clusters.draw(one_cluster, np.array([cohort_size(world)]), world.seed, t)
+    return clusters.draw_users(world.present, cohort_size(world), world.seed, t)
 
 
 def cohort_size(world: World[CohortSettings]) -> int:
     """m <- max(ceil(alpha K), 1)"""
     alpha: float = world.settings.participation
     # Rounding first: 0.07 * 100 is a little more than 7 in binary.
-    return max(math.ceil(round(alpha * int(world.members.sum()), 9)), 1)
+    return max(math.ceil(round(alpha * world.n_members, 9)), 1)
 
 
 def broadcast(world: World[Federated], state: Parameters, cohort: Ints, t: int) -> Message:
@@ -163,7 +163,7 @@ def average(
     touched = world.settings.average == "touched"
     weights = sums["touched"] if touched else np.full(world.n_items, n_sigma)
     own = 1.0 if touched else accepted.samples[:, None] / n_sigma
-    user_rows = state.user_rows.copy()
+    user_rows = next_version(state.user_rows, accepted.users)
     user_rows[accepted.users] = moved(user_rows[accepted.users], own * accepted.user_rows)
     return replace(
         state,

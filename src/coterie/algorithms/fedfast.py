@@ -187,7 +187,7 @@ def cluster_users(world: World[Clustered], user_rows: Floats, groups: Ints) -> I
     settings = world.settings
     if settings.cluster_by != "embeddings":
         return groups
-    n_clusters = min(settings.clusters, int(world.members.sum()))
+    n_clusters = min(settings.clusters, world.n_members)
     return clusters.kmeans(
         embeddings(settings, user_rows), groups, n_clusters, settings.cluster_iterations
     )

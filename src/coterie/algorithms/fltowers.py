@@ -160,7 +160,7 @@ EXCHANGE = clipped(
     ),
     PrivateSum(
         releases=lambda world: world.settings.rounds,
-        cohort_size=lambda world: min(world.settings.users_per_round, int(world.members.sum())),
+        cohort_size=lambda world: min(world.settings.users_per_round, world.n_members),
         drawn_anew=True,
     ),
 )

@@ -62,7 +62,7 @@ from coterie.federated.federation import (
 from coterie.federated.privacy.clipping import clipped
 from coterie.federated.privacy.settings import noise_kernels
 from coterie.federated.robust.multiples import Multiples
-from coterie.models.factors import rows, score_by_pairs
+from coterie.models.factors import rows, rows_of, score_by_pairs
 from coterie.models.new_user import NewUser
 from coterie.models.private_factors import PrivateFactors
 from coterie.types import Floats, Ints, Longs, Message, Sizes, Updates
@@ -144,7 +144,7 @@ def triples(world: World[FPL]) -> int:
 
 
 def n_members(world: World[FPL]) -> int:
-    return max(int(world.members.sum()), 1)
+    return max(world.n_members, 1)
 
 
 def users_per_round(world: World[FPL]) -> int:
@@ -184,9 +184,12 @@ def start_biases(world: World[FPL]) -> Floats:
 
 def init_clients(world: World[FPL], node: NodeData) -> PrivateState:
     """The initial vector of every user."""
-    keys = streams.keys(node.seed, "start users", last=node.users)
-    drawn = streams.normal(keys, world.settings.embedding_size) * world.settings.start_scale
-    return {"user_rows": drawn.astype(np.float32)}
+    settings = world.settings
+    return {
+        "user_rows": rows_of(
+            node.users, settings.embedding_size, node.seed, "users", settings.start_scale
+        )
+    }
 
 
 def disclosed(world: World[FPL], node: NodeData, users: Ints, rounds: Longs) -> Floats:
@@ -202,8 +205,7 @@ def sample(world: World[FPL], state: FPLState, t: int) -> Ints:
     n = users_per_round(world)
     if n == 1:
         return one_user(world, range(t, t + 1))
-    one_cluster = np.where(world.present, 0, -1).astype(np.int32)
-    return clusters.draw(one_cluster, np.array([n]), world.seed, t)
+    return clusters.draw_users(world.present, n, world.seed, t)
 
 
 def one_user(world: World[FPL], rounds: range) -> Ints:

@@ -120,15 +120,15 @@ FIXED_USERS = "the precision of its sums depends on the number of users"
 
 def sample(world: World[PairSumSettings], state: PairSums, t: int) -> Ints:
     """Clients that have not been added."""
-    missing = np.where(world.present & ~state.added, 0, -1).astype(np.int32)
-    n_missing = int((missing == 0).sum())
+    missing = world.present & ~state.added
+    n_missing = int(np.count_nonzero(missing))
     # The last few clients would be seen alone: they stay out of the sum.
     if n_missing < world.settings.fewest_clients:
         return np.empty(0, np.int32)
     size = fedavg.cohort_size(world)
     if n_missing - size < max(MIN_CLIENTS, world.settings.fewest_clients):
         size = n_missing
-    return clustering.draw(missing, np.array([size]), world.seed, t)
+    return clustering.draw_users(missing, size, world.seed, t)
 
 
 def broadcast(world: World[PairSumSettings], state: PairSums, cohort: Ints, t: int) -> Message:

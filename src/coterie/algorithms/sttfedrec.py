@@ -148,8 +148,7 @@ def no_gradients(world: World[FederatedTowers]) -> Longs:
 
 def sample(world: World[FederatedTowers], state: object, t: int) -> Ints:
     """C_k: K users at random."""
-    one_cluster = np.where(world.present, 0, -1).astype(np.int32)
-    return clusters.draw(one_cluster, np.array([world.settings.users_per_round]), world.seed, t)
+    return clusters.draw_users(world.present, world.settings.users_per_round, world.seed, t)
 
 
 # Step 2. Obfuscated item request

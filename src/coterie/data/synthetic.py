@@ -8,6 +8,7 @@ of the items, so that recent training data is more informative.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -16,7 +17,7 @@ from pydantic import Field
 from coterie.core import streams
 from coterie.core.settings import Settings
 from coterie.data.interactions import Interactions, canonical_order, objects
-from coterie.types import Doubles, Ints, Longs
+from coterie.types import Doubles, Ints, Longs, Rows
 
 START = 1_577_836_800  # 2020-01-01
 SPAN = 2 * 365 * 86_400
@@ -74,6 +75,24 @@ def generate(config: Synthetic) -> Interactions:
         item_order=np.arange(config.n_items, dtype=np.int32),
     )
     return _described(data, rng, group_of_user, np.arange(config.n_items) % config.n_groups)
+
+
+def histories(config: Synthetic, users_per_block: int = 100_000) -> Iterator[Rows]:
+    """The items of every user without times or descriptions, a block of users at a time.
+
+    A block has a stream of its own, so that memory does not follow the number of users. The
+    distribution is that of `generate`; the draws are others.
+    """
+    for first in range(0, config.n_users, users_per_block):
+        n = min(users_per_block, config.n_users - first)
+        rng = streams.at(config.data_seed, "synthetic histories", first)
+        group_of_user = rng.integers(0, config.n_groups, n)
+        arrival = rng.random(n) * 0.9
+        # Copied without validation: the last block may have a single user.
+        block = config.model_copy(update={"n_users": n})
+        users, items = _pairs(rng, group_of_user, arrival, block)
+        counts = np.bincount(users, minlength=n)
+        yield Rows(np.concatenate([[0], np.cumsum(counts)]).astype(np.int64), items)
 
 
 def _pairs(

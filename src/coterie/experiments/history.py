@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from coterie.core.records import Record
+from coterie.core.row_versions import next_version
 from coterie.evaluation.direction import is_better, reaches
 from coterie.federated.costs import Costs
 from coterie.report.users import quantiles
@@ -49,7 +50,8 @@ class TrainingHistory:
         """With one more step."""
         selections = self.selections
         if len(costs.users):
-            selections = selections + np.bincount(costs.users, minlength=len(selections))
+            selections = next_version(selections, costs.users)
+            np.add.at(selections, costs.users, 1)
         return replace(
             self,
             selections=selections,

@@ -18,6 +18,7 @@ from coterie.federated.settings import FederationSettings
 from coterie.types import Bools, Doubles, Floats, Ints, Longs
 
 DISTRIBUTION = re.compile(r"(uniform|beta|choice)\(([^()]*)\)")
+NOTHING: Bools = np.empty(0, bool)
 RULE = "expected a number from 0 to 1, uniform(low, high), beta(a, b) or choice(rate, rate, ...)"
 
 
@@ -82,11 +83,9 @@ def rates(settings: Disclosing, node: NodeData, users: Ints, epochs: Ints | Long
 
 
 def hidden(node: NodeData) -> Bools:
-    """Which positives of a node's users are private and never disclosed."""
+    """Which positives of a node's users are private and never disclosed; empty if none are."""
     preferences = node.training.preferences
-    if preferences is None:
-        return np.zeros(len(node.training.positives.items), bool)
-    return preferences.hidden
+    return NOTHING if preferences is None else preferences.hidden
 
 
 def _quantile(settings: Disclosing, uniform: Doubles) -> Doubles:

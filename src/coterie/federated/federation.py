@@ -85,6 +85,11 @@ class World(Generic[SettingsOf]):
         """(users,) whether a client can be selected in this round."""
         return self.members if self.available is None else self.members & self.available
 
+    @property
+    def n_members(self) -> int:
+        """Number of users that take part."""
+        return int(np.count_nonzero(self.members))
+
     def seen_by(self, role: str) -> World[SettingsOf]:
         """What one of several servers knows: its own content, and nothing that clients know."""
         if not role and self.client_content is None:

@@ -62,8 +62,10 @@ def counted_items(world: AnyWorld, users: Ints, node: NodeData) -> Rows:
     pairs = users[rows].astype(np.int64) << 32 | items
     words = streams.words(streams.keys(node.seed, "counted items", last=pairs), 0)
     drawn = (words >> np.uint64(11)).astype(np.float64) * 2.0**-53
-    private = hidden(node)[node.training.positives.places(positions)]
-    kept = (drawn < rate[rows]) & ~private
+    kept = drawn < rate[rows]
+    private = hidden(node)
+    if len(private):
+        kept &= ~private[node.training.positives.places(positions)]
     return Rows.build(rows[kept].astype(np.int32), items[kept], len(users))
 
 

@@ -21,6 +21,9 @@ from coterie.types import Bools, Ints
 MOST_USERS = 1 << 17
 """A larger cohort could overflow the integer sums."""
 
+BLOCK = 1 << 16
+"""Clients whose coins are in memory at a time."""
+
 
 def select(
     federation: Federation[State, AlgorithmSettings],
@@ -51,8 +54,13 @@ def poisson_cohort(
     exchange = exchanges_with_clients(federation, world)[0]
     assert exchange.private_sum is not None
     rate = sampling_rate(world, exchange.private_sum)
-    coins = streams.at(world.seed, "poisson cohort", t).random(world.n_users)
-    return np.flatnonzero(world.present & (coins < rate)).astype(np.int32)
+    coins = streams.at(world.seed, "poisson cohort", t)
+    below = np.empty(world.n_users, bool)
+    # In blocks, with the numbers of one long draw.
+    for first in range(0, world.n_users, BLOCK):
+        part = below[first : first + BLOCK]
+        part[:] = coins.random(len(part)) < rate
+    return np.flatnonzero(world.present & below).astype(np.int32)
 
 
 def _drops_out(world: World[AlgorithmSettings], cohort: Ints, t: int) -> Bools | None:

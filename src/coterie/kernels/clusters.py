@@ -132,3 +132,14 @@ def draw_lots(
     """
     for u in range(first, last):
         drawn[u] = labels[u] >= 0 and finish(key ^ (np.uint64(u) + GOLDEN)) <= thresholds[labels[u]]
+
+
+@kernel(
+    types.void(readonly(boolean), uint64, uint64, int64, int64, boolean[::1]),
+)
+def draw_lots_of_present(
+    present: Bools, key: np.uint64, threshold: np.uint64, first: int, last: int, drawn: Bools
+) -> None:
+    """Mark users first..last who are present and whose lot is at most the threshold."""
+    for u in range(first, last):
+        drawn[u] = present[u] and finish(key ^ (np.uint64(u) + GOLDEN)) <= threshold

@@ -46,8 +46,8 @@ def draw_triples(
 ) -> Integer:
     """Draw T triples (u, i, j) with replacement, and for each i whether it is shown.
 
-    An item i is shown with probability pi, and never if the user marked it as hidden. Returns how
-    many items are sent, with repeats.
+    An item i is shown with probability pi, and never if the user marked it as hidden; `hidden` is
+    empty where nobody marked any. Returns how many items are sent, with repeats.
     """
     sent = 0
     for s in range(len(liked)):
@@ -57,7 +57,8 @@ def draw_triples(
         others[s] = nth_unseen(
             seen, 0, len(seen), below(random_word(key, 3 * s + 2), n_items - len(seen))
         )
-        shown[s] = 1 if coin < pi and not hidden[at] else 0
+        is_hidden = len(hidden) > 0 and hidden[at]
+        shown[s] = 1 if coin < pi and not is_hidden else 0
         sent += 1 + shown[s]
     return sent
 

@@ -12,6 +12,9 @@ from coterie.models.new_user import NewUser, fit_row_to_pairs
 from coterie.models.recommender import Recommender, cosines
 from coterie.types import Floats, Ints
 
+BLOCK = 1 << 14
+"""Rows that are drawn at a time."""
+
 
 @dataclass(frozen=True, slots=True)
 class Factors(Recommender):
@@ -48,9 +51,19 @@ class Factors(Recommender):
 
 
 def rows(n: int, size: int, seed: int, what: str, scale: float) -> Floats:
+    """Gaussian start values of all users or items."""
+    return rows_of(np.arange(n, dtype=np.int32), size, seed, what, scale)
+
+
+def rows_of(indices: Ints, size: int, seed: int, what: str, scale: float) -> Floats:
     """Gaussian start values. Each row has its own stream, so that a node can draw any subset."""
-    keys = streams.keys(seed, f"start {what}", last=np.arange(n))
-    return (streams.normal(keys, size) * scale).astype(np.float32)
+    drawn = np.empty((len(indices), size), np.float32)
+    # In blocks: the numbers behind a row need several times its memory.
+    for first in range(0, len(indices), BLOCK):
+        part = slice(first, first + BLOCK)
+        keys = streams.keys(seed, f"start {what}", last=indices[part])
+        drawn[part] = streams.normal(keys, size) * scale
+    return drawn
 
 
 def score_by_pairs(model: Factors, user: NewUser, reg: float) -> Floats:

@@ -115,7 +115,7 @@ def sampling_rate(world: AnyWorld, private: PrivateSum) -> float:
     """The probability with which a client is in a cohort, if that makes noise hide more; else 1."""
     if world.settings.sampling == "fixed":
         return 1.0
-    return min(private.cohort_size(world) / max(int(world.members.sum()), 1), 1.0)
+    return min(private.cohort_size(world) / max(world.n_members, 1), 1.0)
 
 
 def central_plan(

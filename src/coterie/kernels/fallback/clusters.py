@@ -74,3 +74,12 @@ def draw_lots(
     users = np.arange(first, last, dtype=np.uint64)
     lots = streams.mix_array(key ^ (users + np.uint64(streams.GOLDEN)))
     drawn[first:last] = (groups >= 0) & (lots <= thresholds[np.maximum(groups, 0)])
+
+
+def draw_lots_of_present(
+    present: Bools, key: np.uint64, threshold: np.uint64, first: int, last: int, drawn: Bools
+) -> None:
+    """Mark users first..last who are present and whose lot is at most the threshold."""
+    users = np.arange(first, last, dtype=np.uint64)
+    lots = streams.mix_array(key ^ (users + np.uint64(streams.GOLDEN)))
+    drawn[first:last] = present[first:last] & (lots <= threshold)

@@ -8,7 +8,8 @@ a process of its own, so that its peak of resident memory is its own; mapped pag
 `start_s` is opening the histories and drawing initial values. A round is everything but evaluation.
 
 Client time is drawing samples and training. It stands beside that of the same algorithm on
-MovieLens-1M (a tenth of the users a round), measured in the same process.
+MovieLens-1M (a tenth of the users a round), measured in the same process. `core` figures are CPU
+time of all threads, which does not depend on other load on the machine.
 """
 
 from __future__ import annotations
@@ -54,20 +55,23 @@ class TimedClients:
     def __init__(self, exchange: Exchange[Any, Any]) -> None:
         self.update = exchange.client_update
         self.seconds: list[float] = []
+        self.core_seconds: list[float] = []
         self.samples: list[int] = []
         self.exchange = replace(exchange, client_update=self.timed)
 
     def timed(self, *arguments: Any) -> ClientResult:
         began = time.perf_counter()
+        spent = time.process_time()
         result = self.update(*arguments)
         self.seconds.append(time.perf_counter() - began)
+        self.core_seconds.append(time.process_time() - spent)
         updates = result[0] if isinstance(result, tuple) else result
         self.samples.append(int(updates.samples.sum()))
         return result
 
-    def ns_per_sample(self) -> float:
-        pairs = zip(self.seconds[WARM_UP:], self.samples[WARM_UP:], strict=True)
-        return 1e9 * statistics.median(seconds / samples for seconds, samples in pairs)
+    def ns_per_sample(self, seconds: list[float]) -> float:
+        pairs = zip(seconds[WARM_UP:], self.samples[WARM_UP:], strict=True)
+        return round(1e9 * statistics.median(taken / samples for taken, samples in pairs), 1)
 
 
 def settings_of(name: str, n_users: int, share: float) -> dict[str, Any]:
@@ -83,9 +87,7 @@ def measure(
     """Medians over rounds after warm-up, with the history that a run would carry along."""
     chosen = algorithm(name)
     assert isinstance(chosen.train, Federation)
-    settings = federation_settings(
-        chosen.settings.of(settings_of(name, training.n_users, share))
-    )
+    settings = federation_settings(chosen.settings.of(settings_of(name, training.n_users, share)))
     for family in chosen.kernels_for(settings):
         kernels.load(family)
     (exchange,) = chosen.train.exchanges
@@ -99,11 +101,14 @@ def measure(
     history = TrainingHistory.begin(training.n_users, costs)
     start_seconds = time.perf_counter() - began
     times = []
+    core_times = []
     for n in range(1, WARM_UP + n_rounds + 1):
         before = time.perf_counter()
+        spent = time.process_time()
         state, costs = work.step(state, n)
         history = history.after(costs, 0.0)
         times.append(time.perf_counter() - before)
+        core_times.append(time.process_time() - spent)
     return {
         "users": training.n_users,
         "items": training.n_items,
@@ -113,7 +118,9 @@ def measure(
         "start_s": round(start_seconds, 1),
         "round_s": round(statistics.median(times[WARM_UP:]), 4),
         "longest_round_s": round(max(times[WARM_UP:]), 4),
-        "client_ns_per_sample": round(clients.ns_per_sample(), 1),
+        "round_core_s": round(statistics.median(core_times[WARM_UP:]), 4),
+        "client_ns_per_sample": clients.ns_per_sample(clients.seconds),
+        "client_core_ns_per_sample": clients.ns_per_sample(clients.core_seconds),
     }
 
 
@@ -135,13 +142,17 @@ def on_mapped(name: str, folder: Path, n_rounds: int) -> dict[str, Any]:
     began = time.perf_counter()
     peer = split(load(PEER), "leave-one-out", 0.2, 0).training()
     small = measure(name, peer, 0.1, n_rounds, began)
-    ratio = large["client_ns_per_sample"] / small["client_ns_per_sample"]
+
+    def ratio(name: str) -> float:
+        return round(float(large[name] / small[name]), 2)
+
     return {
         "algorithm": name,
         "cores": os.cpu_count(),
         "large": large,
         PEER: small,
-        "client_ratio": round(ratio, 2),
+        "client_ratio": ratio("client_ns_per_sample"),
+        "client_core_ratio": ratio("client_core_ns_per_sample"),
     }
 
 

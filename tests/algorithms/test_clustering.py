@@ -11,8 +11,10 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 from scipy.stats import chi2
 
+from coterie import kernels
 from coterie.algorithms import clustering as clusters
 from coterie.core import streams
+from coterie.kernels.fallback import clusters as fallback
 from coterie.types import Floats, Ints
 
 some = settings(deadline=None, max_examples=60)
@@ -297,3 +299,33 @@ def test_a_cluster_smaller_than_its_quota_is_drawn_whole():
     labels = np.array([0, 0, 1, -1, 1, 1], np.int32)
     assert clusters.draw(labels, np.array([5, 3]), 0, 0).tolist() == [0, 1, 2, 4, 5]
     assert len(clusters.draw(labels, np.array([0, 2]), 0, 0)) == 2
+
+
+def one_cluster(present: np.ndarray, n: int, seed: int, t: int) -> list[int]:
+    labels = np.where(present, 0, -1).astype(np.int32)
+    return clusters.draw(labels, np.array([n]), seed, t).tolist()
+
+
+@pytest.mark.parametrize("n", [1, 7, 250, 20_000])
+def test_users_without_clusters_are_drawn_as_those_of_one_cluster(n):
+    present = np.random.default_rng(3).random(2 * clusters.BLOCK + 5) < 0.7
+    for t in range(3):
+        drawn = clusters.draw_users(present, n, 5, t)
+        assert drawn.dtype == np.int32
+        assert drawn.tolist() == one_cluster(present, n, 5, t)
+    lots = streams.keys(5, "sampling", 2, last=np.flatnonzero(present))
+    lowest = np.flatnonzero(present)[np.argsort(lots)[:n]]
+    assert drawn.tolist() == sorted(lowest.tolist())
+
+
+def test_nobody_is_drawn_where_nobody_is_present():
+    assert clusters.draw_users(np.zeros(9, bool), 3, 0, 0).tolist() == []
+
+
+def test_lots_of_present_users_equal_those_of_the_fallback():
+    present = np.random.default_rng(4).random(1000) < 0.5
+    drawn = [np.zeros(1000, bool) for _ in range(2)]
+    for family, out in zip((kernels.load("clusters"), fallback), drawn, strict=True):
+        family.draw_lots_of_present(present, np.uint64(77), np.uint64(1 << 62), 10, 900, out)
+    assert drawn[0].tolist() == drawn[1].tolist()
+    assert 0.05 < drawn[0].mean() < 0.2

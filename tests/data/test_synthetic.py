@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from coterie.data.interactions import Interactions
-from coterie.data.synthetic import SPAN, START, WORDS, Synthetic, generate
+from coterie.data.synthetic import SPAN, START, WORDS, Synthetic, generate, histories
 from coterie.errors import ConfigError
+from coterie.types import Rows
 
 
 def same(one: Interactions, other: Interactions) -> bool:
@@ -200,3 +201,37 @@ def test_a_hundred_thousand_users_take_seconds() -> None:
 def test_a_setting_out_of_range_is_named(setting: str, value: float) -> None:
     with pytest.raises(ConfigError, match=rf"setting '{setting}' is {value}; input should be "):
         Synthetic.of({setting: value})
+
+
+def test_histories_come_in_blocks_that_do_not_depend_on_each_other() -> None:
+    config = Synthetic(n_users=2_500, n_items=300, n_groups=5, mean_interactions=20)
+    blocks = list(histories(config, users_per_block=1_000))
+    assert [len(block.counts) for block in blocks] == [1_000, 1_000, 500]
+    fewer = config.model_copy(update={"n_users": 1_000})
+    (alone,) = histories(fewer, users_per_block=1_000)
+    assert np.array_equal(alone.items, blocks[0].items)
+    assert not np.array_equal(blocks[0].items[:500], blocks[1].items[:500])
+
+
+def test_histories_have_the_distribution_of_the_interactions() -> None:
+    """Lengths, popularity and taste are those that `generate` has, within sampling noise."""
+    config = Synthetic(n_users=4_000, n_items=300, n_groups=5, mean_interactions=20)
+    whole = generate(config)
+    (block,) = histories(config)
+    users = np.repeat(np.arange(config.n_users), block.counts)
+    inside = np.diff(users) == 0
+    assert (np.diff(block.items)[inside] > 0).all()
+    assert len(block.items) == pytest.approx(len(whole), rel=0.03)
+    counts = [np.sort(np.bincount(items, minlength=300)) for items in (block.items, whole.items)]
+    assert counts[0][-30:].sum() == pytest.approx(counts[1][-30:].sum(), rel=0.05)
+    own = [largest_group_share(each, 5) for each in (block, whole.rows)]
+    assert own[0] == pytest.approx(own[1], abs=0.01)
+    assert own[0] > 0.7
+
+
+def largest_group_share(rows: Rows, n_groups: int) -> float:
+    """The mean share of a user's items that belong to the user's most frequent group."""
+    users = np.repeat(np.arange(len(rows.counts)), rows.counts)
+    table = np.zeros((len(rows.counts), n_groups))
+    np.add.at(table, (users, rows.items % n_groups), 1)
+    return float((table.max(axis=1) / rows.counts).mean())

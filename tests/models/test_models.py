@@ -7,8 +7,10 @@ import tracemalloc
 import numpy as np
 import pytest
 
+from coterie.core import streams
 from coterie.errors import ConfigError, UnknownName
 from coterie.experiments.config import Choice
+from coterie.models import factors
 from coterie.models.directions import Directions
 from coterie.models.factors import Factors
 from coterie.models.gmf import GMF
@@ -238,3 +240,15 @@ def test_scoring_candidates_does_not_score_everything(model):
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 600 * 20_000 * 4 / 4
+
+
+def test_initial_rows_do_not_depend_on_the_blocks_that_draw_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    keys = streams.keys(5, "start users", last=np.arange(100))
+    at_once = (streams.normal(keys, 7) * 0.1).astype(np.float32)
+    for block in (1, 3, 64, 1000):
+        monkeypatch.setattr(factors, "BLOCK", block)
+        assert np.array_equal(factors.rows(100, 7, 5, "users", 0.1), at_once)
+    some = np.array([3, 50, 99], np.int32)
+    assert np.array_equal(factors.rows_of(some, 7, 5, "users", 0.1), at_once[some])

@@ -91,6 +91,20 @@ def margin(p: Floats, q_i: Floats, q_j: Floats) -> np.float32:
 
 
 @helper
+def gather(rows: Floats, items: Ints, out: Floats) -> None:
+    """Copy the rows of some items.
+
+    Most rows of a large table are in no cache. Copies one after the other wait for several of them
+    at once; training, in which every triple depends on the one before, would wait for each.
+    """
+    for s in range(len(items)):
+        row = rows[np.uint64(items[s])]
+        to = out[np.uint64(s)]
+        for f in range(rows.shape[1]):
+            to[f] = row[f]
+
+
+@helper
 def learn(
     p: Floats,
     Q: Floats,
@@ -107,6 +121,8 @@ def learn(
     frozen: bool,
     gradients: Floats,
     own: Floats,
+    chosen_rows: Floats,
+    other_rows: Floats,
 ) -> None:
     """Eqs. 3 to 6 for the triples of one user. Writes p and the gradients that are sent.
 
@@ -116,9 +132,11 @@ def learn(
     d = len(p)
     at = len(liked)
     own[:] = np.float32(0.0)
+    gather(Q, liked, chosen_rows)
+    gather(Q, others, other_rows)
     for s in range(len(liked)):
-        q_i = Q[np.uint64(liked[s])]
-        q_j = Q[np.uint64(others[s])]
+        q_i = chosen_rows[np.uint64(s)]
+        q_j = other_rows[np.uint64(s)]
         x = margin(p, q_i, q_j) + (b[np.uint64(liked[s])] - b[np.uint64(others[s])])
         e = np.float32(1.0) - sigmoid(x)
         out = gradients[np.uint64(places[s])]
@@ -262,6 +280,8 @@ def train(
     d = item_rows.shape[1]
     gradients = np.empty((places.shape[1], d + 1), np.float32)
     own = np.empty(d, np.float32)
+    chosen_rows = np.empty((liked.shape[1], d), np.float32)
+    other_rows = np.empty((liked.shape[1], d), np.float32)
     for k in range(first, last):
         p = user_rows_after[k]
         p[:] = user_rows[k]
@@ -286,6 +306,8 @@ def train(
             frozen,
             gradients,
             own,
+            chosen_rows,
+            other_rows,
         )
         for r in range(n):
             for f in range(d + 1):
@@ -354,6 +376,8 @@ def sequential(
     rows = np.empty(2 * triples, np.int32)
     gradients = np.empty((2 * triples, d + 1), np.float32)
     own = np.empty(d, np.float32)
+    chosen_rows = np.empty((triples, d), np.float32)
+    other_rows = np.empty((triples, d), np.float32)
     p = np.empty(d, np.float32)
     fixed = np.empty(d + 1, np.int32)
     step = np.float32(learning_rate)
@@ -397,6 +421,8 @@ def sequential(
             frozen,
             gradients,
             own,
+            chosen_rows,
+            other_rows,
         )
         for i in range(n):
             for f in range(d + 1):

@@ -16,6 +16,7 @@ from small_federation import histories, play_locally, sha256, world_for
 pytest.importorskip("dp_accounting")
 
 from coterie.algorithms import registry
+from coterie.core import streams
 from coterie.engines.local import LocalEngine
 from coterie.errors import ConfigError
 from coterie.experiments.tuning import Search, tune
@@ -156,6 +157,17 @@ def test_poisson_cohorts_vary_in_size():
     sizes = [len(selection.poisson_cohort(federation, world, t)) for t in range(200)]
     assert np.mean(sizes) == pytest.approx(0.3 * 199, rel=0.05)
     assert np.var(sizes) == pytest.approx(199 * 0.3 * 0.7, rel=0.3)
+
+
+def test_a_poisson_cohort_does_not_depend_on_the_blocks_of_its_coins(monkeypatch):
+    given = {"participation": 0.3, "sampling": "poisson", "rounds": 30} | BUDGET
+    world = world_for("fcf", histories(0, 200, 15), **given)
+    federation = registry.algorithm("fcf").train
+    coins = streams.at(world.seed, "poisson cohort", 4).random(world.n_users)
+    expected = np.flatnonzero(world.members & (coins < 0.3)).tolist()
+    for block in (1, 7, 1 << 16):
+        monkeypatch.setattr(selection, "BLOCK", block)
+        assert selection.poisson_cohort(federation, world, 4).tolist() == expected
 
 
 def test_poisson_sampling_needs_less_noise():

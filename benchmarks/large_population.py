@@ -125,14 +125,15 @@ def measure(
 
 
 def memory() -> dict[str, float]:
-    """Resident memory in GiB: the peak, and at the end that of arrays and of mapped files."""
-    # ru_maxrss is in KiB on Linux.
-    sizes = {"peak_gib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20}
+    """Resident memory in GiB: the peak, and how much of mapped files is resident now."""
     status = Path("/proc/self/status").read_text()
-    for label, name in (("RssAnon", "arrays_gib"), ("RssFile", "mapped_gib")):
-        line = next(line for line in status.splitlines() if line.startswith(label))
-        sizes[name] = int(line.split()[1]) / 2**20
-    return {name: round(size, 2) for name, size in sizes.items()}
+    mapped = next(line for line in status.splitlines() if line.startswith("RssFile"))
+    # ru_maxrss is in KiB on Linux, as the figures of /proc are.
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return {
+        "peak_gib": round(peak / 2**20, 2),
+        "mapped_gib": round(int(mapped.split()[1]) / 2**20, 2),
+    }
 
 
 def on_mapped(name: str, folder: Path, n_rounds: int) -> dict[str, Any]:

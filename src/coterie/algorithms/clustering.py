@@ -150,7 +150,7 @@ def draw_users(present: Bools, n: int, seed: int, t: int) -> Ints:
     n_present = int(np.count_nonzero(present))
     n = min(n, n_present)
     key = streams.key(seed, "sampling", t)
-    drawn = _lowest_of_all(present, key, _share(n, n_present), n)
+    drawn = _lowest_of_all(present, key, float(_share(n, n_present)), n)
     return drawn if len(drawn) == n else _lowest_of_all(present, key, 1.0, n)
 
 

@@ -34,7 +34,9 @@ def test_comparable_centralised_runs_are_found(tmp_path: Path, result: JsonObjec
     for key in ("data", "protocol", "dataset"):
         write(tmp_path / f"other-{key}", result | {key: "another"})
     write(tmp_path / "filtered", result | {"filters": {"core": 5}})
-    assert [one.folder for one in centralised_beside(own, result)] == ["als-1"]
+    found = centralised_beside(own, result)
+    assert [one.folder for one in found.runs] == ["als-1"]
+    assert found.n_unread == 0
 
 
 def test_a_run_named_by_a_link_or_a_relative_path_is_not_beside_itself(
@@ -42,7 +44,7 @@ def test_a_run_named_by_a_link_or_a_relative_path_is_not_beside_itself(
 ) -> None:
     write(tmp_path / "own", result)
     monkeypatch.chdir(tmp_path / "own")
-    assert centralised_beside(Path(), result) == []
+    assert centralised_beside(Path(), result) == ([], 0)
 
 
 def test_broken_neighbours_are_left_out(tmp_path: Path, result: JsonObject) -> None:
@@ -56,7 +58,7 @@ def test_broken_neighbours_are_left_out(tmp_path: Path, result: JsonObject) -> N
     write(tmp_path / "lacking", {"algorithm": "als"})
     odd = {"HR@10": "high", "NDCG@10": float("nan"), "MRR@10": 0.25}
     write(tmp_path / "odd", result | {"metrics": odd, "full": {"IC@10": None}})
-    (found,) = centralised_beside(own, result)
+    (found,) = centralised_beside(own, result).runs
     assert found.folder == "odd"
     assert found.result["metrics"] == {"MRR@10": 0.25}
     assert found.result["full"] == {}
@@ -69,4 +71,5 @@ def test_at_most_so_many_folders_are_read(
         write(tmp_path / f"run-{number}", result)
     monkeypatch.setattr(neighbours, "MOST_FOLDERS", 3)
     found = centralised_beside(tmp_path / "run-4", result)
-    assert [one.folder for one in found] == ["run-0", "run-1", "run-2"]
+    assert [one.folder for one in found.runs] == ["run-0", "run-1", "run-2"]
+    assert found.n_unread == 1

@@ -108,6 +108,13 @@ def test_missing_baselines_are_named(fedavg: Run) -> None:
     assert "Popular, the same list for all users, is missing" not in beside
 
 
+def test_runs_that_were_not_read_are_counted(fedavg: Run) -> None:
+    """A reader who trusts "the best centralised run" must know that some were left out."""
+    text = Page(run_page(fedavg, (), [neighbour(fedavg, "als", 0.75)], 1234)).text
+    assert "that were not read, since there are many: 1,234." in text
+    assert "were not read" not in Page(run_page(fedavg)).text
+
+
 def test_a_centralised_run_needs_no_centralised_baseline_and_has_no_server() -> None:
     text = run_page(coterie.run("popular", **SMALL))
     assert "to compare with is missing" not in text

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from itertools import islice
 from math import isfinite
 from pathlib import Path
+from typing import NamedTuple
 
 from coterie.errors import RunError
 from coterie.experiments import run_folder
@@ -18,15 +19,24 @@ MOST_FOLDERS = 1_000
 """Folders that are looked into, in the order of their names: a report must not take seconds."""
 
 
-def centralised_beside(folder: Path, result: JsonObject) -> list[RunBeside]:
+class Neighbours(NamedTuple):
+    """The runs beside a run that its report compares it with."""
+
+    runs: list[RunBeside]
+    n_unread: int
+    """Finished runs beside it that were not looked into, since there are too many."""
+
+
+def centralised_beside(folder: Path, result: JsonObject) -> Neighbours:
     """Finished centralised runs in the same parent folder, on the same data and protocol."""
     own = folder.resolve()
     found = []
-    for path in islice(_folders(own.parent), MOST_FOLDERS):
+    folders = _folders(own.parent)
+    for path in islice(folders, MOST_FOLDERS):
         other = None if path == own else _read(path)
         if other is not None and not other.get("bytes_down", 0) and are_comparable(result, other):
             found.append(RunBeside(path.name, other))
-    return found
+    return Neighbours(found, sum(path != own for path in folders))
 
 
 def _folders(parent: Path) -> Iterator[Path]:

@@ -12,4 +12,5 @@ from coterie.report.run_page import run_page
 
 def run_report(run: Run, folder: Path) -> str:
     """The page of a run in a folder."""
-    return run_page(run, sample_lists(run), centralised_beside(folder, run.result))
+    beside = centralised_beside(folder, run.result)
+    return run_page(run, sample_lists(run), beside.runs, beside.n_unread)

@@ -58,13 +58,19 @@ DASHED = "Dashed: the final figures of the baselines."
 
 
 def run_page(
-    run: Reported, samples: Sequence[SampleList] = (), neighbours: Sequence[RunBeside] = ()
+    run: Reported,
+    samples: Sequence[SampleList] = (),
+    neighbours: Sequence[RunBeside] = (),
+    n_unread: int = 0,
 ) -> str:
-    """The page; `neighbours` are centralised runs on the same data and protocol."""
+    """The page; `neighbours` are centralised runs on the same data and protocol.
+
+    `n_unread`: runs in the same folder that were not looked into, and may be better baselines.
+    """
     result = run.result
     known = baselines(result, neighbours, followed(result))
     contents = {
-        "accuracy": _accuracy(run, known),
+        "accuracy": _accuracy(run, known, n_unread),
         "convergence": _convergence(run, known),
         "costs": costs_section(result),
         "users": _users(result, known),
@@ -134,7 +140,7 @@ def _protection(result: JsonObject) -> list[str]:
     return badges
 
 
-def _accuracy(run: Reported, known: Baselines) -> str:
+def _accuracy(run: Reported, known: Baselines, n_unread: int) -> str:
     """The headline metrics next to those of the baselines; all metrics folded."""
     result = run.result
     under_protocol, *full = metric_columns(run).items()
@@ -142,8 +148,17 @@ def _accuracy(run: Reported, known: Baselines) -> str:
     for one in known.known:
         columns[one.heading] = {name: shown(name, value) for name, value in one.metrics.items()}
     table = html_table(*metric_rows(columns | dict(full), result["headline"]), kind="metrics")
-    notes = [*evaluation_notes(result), *training_notes(result)]
+    notes = [*evaluation_notes(result), *training_notes(result), *_unread_note(n_unread)]
     return table + list_of(notes) + all_metrics([run])
+
+
+def _unread_note(n_unread: int) -> list[str]:
+    if not n_unread:
+        return []
+    return [
+        f"Runs in the same folder that were not read, since there are many: {n_unread:,}. A better "
+        "centralised run may be among them; to compare with one, name both: coterie report RUN RUN."
+    ]
 
 
 # ---- curves and users

@@ -50,6 +50,9 @@ def record_run(
         replay = replace(replay, listeners=(updates.add,))
     inference = InferenceRecorder(replay.collectors, ready.training.positives, replay.world.n_items)
     times = times_of(last) if replay.collectors else []
+    # With patience the run saved the model of an earlier round than its last one.
+    saved_at = _rounds_in(replay, int(result.get("best_round", result["rounds"])))
+    difference = math.nan
     drawn: MapRecorder | None = None
     began = time.perf_counter()
     work = replay.trainer(progress)
@@ -60,12 +63,13 @@ def record_run(
             drawn.add(played.n, played.state, played.selected)
         if played.n in times:
             inference.add(played.n)
+        if played.n == saved_at:
+            difference = _difference(folder, work, played.state)
     pi = rates(replay.world, replay.engine, last)
-    is_whole = last == _rounds_of(replay, result, None)
     return Recording(
         last,
         time.perf_counter() - began,
-        _difference(folder, work, played.state) if is_whole else math.nan,
+        difference,
         None if drawn is None else drawn.finish(),
         updates.finish(last) if is_open else None,
         inference.finish(pi) if times else None,
@@ -74,13 +78,17 @@ def record_run(
 
 def _rounds_of(replay: Replay, result: JsonObject, wanted: int | None) -> int:
     """Rounds to play: those that the run had, or fewer."""
-    played = int(result["rounds"]) * replay.federation.rounds_per_step(replay.world)
+    played = _rounds_in(replay, int(result["rounds"]))
     return min(played, wanted or played)
 
 
+def _rounds_in(replay: Replay, steps: int) -> int:
+    """A result counts steps, which are rounds or epochs of several rounds."""
+    return steps * replay.federation.rounds_per_step(replay.world)
+
+
 def _difference(folder: Path, work: Trainer[Record], state: Record) -> float:
-    """The largest difference between the replay's last model and the run's; with patience, the
-    run's may be of an earlier round."""
+    """The largest difference between a model of the replay and the one that the run saved."""
     saved = run_folder.read_model(folder)[0].arrays()
     again = work.model(state).arrays()
     differences = [

@@ -98,8 +98,8 @@ function saveButton(kind, action) {
 
 function aboutCard({ map, about, data }) {
   const [x, y] = map.explained.map((share) => `${(100 * share).toFixed(0)} %`)
-  const same = map.difference === 0 ? 'Its last model is the run’s, bit for bit.'
-    : map.difference === null ? '' : `Its last model differs from the run’s by ${map.difference.toExponential(1)} at most.`
+  const same = map.difference === 0 ? 'The model that the run saved is the replay’s, bit for bit.'
+    : map.difference === null ? '' : `The model that the run saved differs from the replay’s by up to ${map.difference.toExponential(1)}.`
   const thinned = data.frames < map.rounds.at(-1) + 1 ? `The map has ${data.frames} of ${format.count(map.rounds.at(-1) + 1)} rounds; a user counts as selected if it was since the round before on the map.` : ''
   const sampled = data.users < map.all_users ? `It shows ${format.count(data.users)} of ${format.count(map.all_users)} users.` : ''
   return h('section', { class: 'card' }, h('h2', {}, 'How to read it'),

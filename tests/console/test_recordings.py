@@ -32,7 +32,12 @@ from coterie.engines import select
 from coterie.errors import ConfigError, RunError
 from coterie.experiments.config import Experiment
 from coterie.experiments.preparation import prepare
-from coterie.experiments.run_folder import read_config, write_arrays
+from coterie.experiments.run_folder import (
+    read_catalogue,
+    read_config,
+    write_arrays,
+    write_catalogue,
+)
 from coterie.federated.federation import Federation
 from coterie.federated.settings import federation_settings
 from coterie.federated.trainer import Context
@@ -258,6 +263,7 @@ def test_a_recording_is_read_back(disclosing: Path) -> None:
 def test_a_damaged_recording_is_refused(clustered: Path, tmp_path: Path) -> None:
     recording = record_run(clustered, rounds=1)
     assert recording.user_map is not None
+    write_catalogue(tmp_path, read_catalogue(clustered))
     recording.write(tmp_path)
     whole = (tmp_path / NAME).read_bytes()
     (tmp_path / NAME).write_bytes(whole[: len(whole) // 2])
@@ -275,6 +281,67 @@ def test_a_damaged_recording_is_refused(clustered: Path, tmp_path: Path) -> None
     replace(recording, received=wild).write(tmp_path)
     with pytest.raises(RunError, match="offsets do not ascend"):
         Recording.read(tmp_path)
+
+
+def test_indices_beyond_the_run_are_refused(disclosing: Path, tmp_path: Path) -> None:
+    """60 users and 40 items: index 60 or 40 is the first that is wrong."""
+    recording = record_run(disclosing, rounds=1)
+    write_catalogue(tmp_path, read_catalogue(disclosing))
+    drawn, received, inferred = recording.user_map, recording.received, recording.inferred
+    assert drawn is not None
+    assert received is not None
+    assert inferred is not None
+
+    def refused(damaged: Recording, reason: str) -> None:
+        damaged.write(tmp_path)
+        with pytest.raises(RunError, match=reason) as raised:
+            Recording.read(tmp_path)
+        assert "\n" not in str(raised.value)
+        assert "coterie record" in str(raised.value)
+
+    for wrong in (-1, 40):
+        damaged = replace(received, items=changed(received.items, wrong))
+        refused(replace(recording, received=damaged), "items are not all from 0 to 39")
+    damaged = replace(received, users=changed(received.users, 60))
+    refused(replace(recording, received=damaged), "users of updates are not all from 0 to 59")
+    for wrong in (-2, 40):
+        claims = replace(inferred, best=changed(inferred.best, wrong))
+        refused(replace(recording, inferred=claims), "items of claims are not all from -1 to 39")
+    claims = replace(inferred, hits=inferred.hits[:, :, :-1])
+    refused(replace(recording, inferred=claims), "the inferences are not of .* 60 users")
+    for wrong in (-1, 60):
+        placed = replace(drawn, users=changed(drawn.users, wrong))
+        refused(replace(recording, user_map=placed), "users of the map are not all from 0 to 59")
+    recording.write(tmp_path)
+    assert Recording.read(tmp_path).n_rounds == 1
+
+
+def changed(indices: np.ndarray, wrong: int) -> np.ndarray:
+    """The same array with another last entry."""
+    copy = indices.copy()
+    copy.flat[-1] = wrong
+    return copy
+
+
+def test_with_patience_the_saved_model_is_that_of_the_best_round(tmp_path: Path) -> None:
+    """Training goes on after the best round: the recording has those rounds, too."""
+    run = tmp_path / "run"
+    result = coterie.run(
+        "fedavg",
+        rounds=30,
+        evaluate_every=1,
+        patience=2,
+        validation=True,
+        headline=["HR@10"],
+        out=run,
+        **SMALL,
+    ).result
+    assert (result["best_round"], result["rounds"]) == (3, 5)
+    recording = record_run(run)
+    assert recording.n_rounds == 5
+    assert recording.difference == 0.0
+    assert record_run(run, 3).difference == 0.0
+    assert np.isnan(record_run(run, 2).difference)
 
 
 def test_a_centralised_run_is_refused(tmp_path: Path) -> None:

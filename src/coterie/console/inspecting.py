@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from coterie.console.recordings.inferred import InferredItems
+from coterie.console.recordings.inferred import NO_ITEM, InferredItems
 from coterie.console.recordings.received import ReceivedUpdates, UpdateOfUser
 from coterie.console.recordings.recording import Recording
 from coterie.core.printable import one_line
@@ -155,7 +155,7 @@ def _attacker(
         "hits": inferred.hits[:, n, user].tolist(),
         "popular_hits": inferred.popular_hits[:, n, user].tolist(),
         "best": [
-            _item(catalogue, item) | {"liked": bool(is_liked[item])} for item in best[best >= 0]
+            _item(catalogue, item) | {"liked": bool(is_liked[item])} for item in best[best != NO_ITEM]
         ],
         "others": _others(inferred, n),
     }

@@ -14,6 +14,8 @@ from coterie.types import Bools, Doubles, Floats, Ids, Ints, Longs, Rows
 
 BEST = 10
 """Claims of each attacker that are kept by name; all are counted."""
+NO_ITEM = -1
+"""Stands where an attacker has fewer claims."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +30,7 @@ class InferredItems:
     hits: Ints  # (times, attackers, users)
     popular_hits: Floats  # (times, attackers, users) of as many claims by popularity
     observed: Bools  # (attackers, users) whom the attacker had something of, in the end
-    best: Ints  # (attackers, users, BEST) items claimed with the highest scores; -1 beyond them
+    best: Ints  # (attackers, users, BEST) items claimed with the highest scores, then NO_ITEM
     rates: Floats  # (users,) the mean disclosure rate; no entries where there is none
 
     def arrays(self) -> dict[str, np.ndarray]:
@@ -110,6 +112,6 @@ def best_claims(claims: Claims, n_users: int, n_items: int) -> Ints:
     users = keys[order] // n_items
     ranks = np.arange(len(users)) - np.searchsorted(users, users)
     is_best = ranks < BEST
-    best = np.full((n_users, BEST), -1, np.int32)
+    best = np.full((n_users, BEST), NO_ITEM, np.int32)
     best[users[is_best], ranks[is_best]] = (keys[order] % n_items)[is_best]
     return best

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import coterie
-from coterie.errors import RunError
+from coterie.errors import ConfigError, RunError
 from coterie.experiments import round_log
 from coterie.experiments.history import TrainingHistory
 from coterie.experiments.round_log import RoundLog
@@ -29,6 +29,12 @@ def history(rounds: int, measured: bool = False) -> TrainingHistory:
         costs = Costs(accepted=2, dropped=1, refused=Counter({"too long": 1}), bytes_down=10)
         found = found.after(costs, 0.5)
     return found.measured("test", {"HR@10": 0.25}, "HR@10") if measured else found
+
+
+def test_a_budget_that_no_algorithm_can_keep_is_refused_before_the_log(tmp_path: Path) -> None:
+    """The log would say what is spent, which such an algorithm has no number for."""
+    with pytest.raises(ConfigError, match="cannot be trained under a privacy budget"):
+        coterie.run("fedavg", rounds=2, epsilon=4.0, out=tmp_path / "run", **SMALL)
 
 
 def test_every_measured_round_has_a_line(tmp_path: Path) -> None:

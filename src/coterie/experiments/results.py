@@ -32,7 +32,7 @@ from coterie.federated.federation import (
 from coterie.federated.privacy.budget import epsilon_of, plan_of_run, releases_in
 from coterie.federated.privacy.plan import central_plan
 from coterie.federated.privacy.settings import PrivacySettings
-from coterie.federated.privacy.statement import statement
+from coterie.federated.privacy.statement import statement, why_not_private
 from coterie.federated.secagg import exposure
 from coterie.federated.settings import federation_settings
 from coterie.models.directions import Directions
@@ -173,6 +173,9 @@ def epsilon_spent(ready: Prepared) -> Callable[[int], float] | None:
     if found is None:
         return None
     federation, world, _ = found
+    if why_not_private(federation, world):
+        # Training refuses it and says why.
+        return None
     plan = plan_of_run(federation, world)
     per_step = federation.rounds_per_step(world)
     return lambda step: epsilon_of(plan, releases_in(federation, world, step * per_step))

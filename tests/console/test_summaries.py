@@ -27,6 +27,32 @@ def test_a_finished_run(tmp_path: Path) -> None:
     assert (summary.algorithm, summary.dataset, summary.seed) == ("fedavg", "synthetic", 3)
     assert (summary.metric, summary.value) == ("HR@10", 0.25)
     assert (summary.round, summary.seconds, summary.n_bytes) == (20, 1.5, 3000)
+    assert (summary.steps, summary.is_federated, summary.is_recorded) == ("rounds", True, False)
+
+
+@pytest.mark.parametrize(
+    ("settings", "bytes_down", "expected"),
+    [
+        ({"epochs": 5, "lr": 1}, 9, ("epochs", True)),
+        ({"reg": 1}, 0, ("step", False)),
+        (None, 0, ("epochs", False)),
+        (7, 9, ("rounds", True)),
+    ],
+)
+def test_steps_are_rounds_or_epochs(
+    tmp_path: Path, settings: object, bytes_down: int, expected: tuple[str, bool]
+) -> None:
+    folder = write_run(tmp_path / "one", settings=settings, bytes_down=bytes_down)
+    summary = RunSummaries().of(found(folder))
+    assert (summary.steps, summary.is_federated) == expected
+
+
+def test_a_recording_is_seen_though_nothing_else_has_changed(tmp_path: Path) -> None:
+    known = RunSummaries()
+    folder = write_run(tmp_path / "one")
+    assert not known.of(found(folder)).is_recorded
+    (folder / "recording.npz").write_bytes(b"")
+    assert known.of(found(folder)).is_recorded
 
 
 @pytest.mark.parametrize(
@@ -56,13 +82,15 @@ def test_a_broken_result_has_its_reason(tmp_path: Path, text: str) -> None:
 
 
 def test_an_unfinished_run_is_read_from_its_log(tmp_path: Path) -> None:
-    begin = {"begin": {"algorithm": "fcf", "dataset": "x", "metric": "HR@10"}, "after": 0}
+    about = {"algorithm": "fcf", "dataset": "x", "metric": "HR@10", "steps": "epochs"}
+    begin = {"begin": about, "after": 0}
     last = {"round": 7, "seconds": 2.0, "bytes_up": 1, "bytes_down": 2, "metrics": {"HR@10": 0.5}}
     lines = [begin | {"rounds": 20}, {"round": 3}, last]
     (tmp_path / "rounds.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     summary = RunSummaries().of(found(tmp_path))
     assert (summary.state, summary.algorithm) == ("stopped", "fcf")
     assert (summary.round, summary.rounds, summary.value) == (7, 20, 0.5)
+    assert summary.steps == "epochs"
     with run_folder.locked(tmp_path):
         assert RunSummaries().of(found(tmp_path)).state == "running"
 

@@ -16,7 +16,7 @@ from coterie.errors import ConfigError, RunError, UserError
 from coterie.experiments import run_folder
 from coterie.experiments.cell_cache import CellResult
 from coterie.experiments.comparison import Comparison, comparison
-from coterie.experiments.comparison_report import notes
+from coterie.experiments.comparison_report import notes_on_figures
 from coterie.experiments.comparison_summary import summary
 from coterie.experiments.config import Experiment
 from coterie.experiments.plan import Cell, Method
@@ -220,7 +220,7 @@ def _cells(methods: Mapping[str, Sequence[FinishedRun]]) -> list[CellResult]:
 def _tested(compared: Comparison, cells: Sequence[CellResult]) -> JsonObject:
     return {
         "summary": summary(compared),
-        "notes": notes(compared, cells),
+        "notes": notes_on_figures(compared, cells),
         "tests": [asdict(test) for test in compared.tests],
         "first": compared.standings[0].method,
         "users": compared.tested_users,

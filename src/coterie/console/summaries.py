@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Literal
 
 from coterie.console.folders import FoundFolder
+from coterie.console.recordings.recording import NAME as RECORDING
 from coterie.console.round_lines import first_and_last
 from coterie.core.printable import one_line
 from coterie.deployment.server_status import FINISHED
@@ -19,6 +20,7 @@ from coterie.deployment.traffic import STATUS, read_status
 from coterie.errors import CoterieError
 from coterie.experiments import run_folder
 from coterie.experiments.round_log import NAME as ROUNDS
+from coterie.report.steps import is_federated, step_name
 from coterie.types import JsonObject
 
 RunState = Literal["starting", "running", "finished", "stopped", "unreadable"]
@@ -51,6 +53,11 @@ class RunSummary:
     round: int | None = None
     rounds: int | None = None
     """Rounds in all, if that is known."""
+    steps: str = "rounds"
+    """What is counted: rounds, epochs, or the only step there is."""
+    is_federated: bool = True
+    """False of a finished run that is known to be centralised."""
+    is_recorded: bool = False
     seconds: float | None = None
     n_bytes: int | None = None
     changed: float = 0.0
@@ -77,6 +84,8 @@ class RunSummaries:
             summary = _read(folder, stamp)
             with self.lock:
                 self.known[folder.id] = (stamp, summary)
+        if folder.has(RECORDING):
+            summary = replace(summary, is_recorded=True)
         if summary.state != "finished" and _is_running(folder):
             return replace(summary, state="running")
         return summary
@@ -123,6 +132,8 @@ def _of_result(empty: RunSummary, result: JsonObject) -> RunSummary:
         value=_number(result["metrics"].get(metric)),
         round=_count(result["rounds"]),
         rounds=_count(result["rounds"]),
+        steps=step_name(result),
+        is_federated=is_federated(result),
         seconds=_number(result["seconds"]),
         n_bytes=_sum_of_bytes(result),
     )
@@ -154,6 +165,7 @@ def _of_unfinished(empty: RunSummary, folder: FoundFolder) -> RunSummary:
         value=_number(metrics.get(metric)) if isinstance(metrics, dict) else None,
         round=_count(last.get("round", last.get("after"))),
         rounds=_count(rounds),
+        steps=_short(about.get("steps", "rounds")),
         seconds=_number(last.get("seconds")),
         n_bytes=_sum_of_bytes(last),
     )

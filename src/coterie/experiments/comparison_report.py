@@ -41,12 +41,18 @@ def title(comparison: Comparison) -> str:
 def notes(
     comparison: Comparison, results: Sequence[CellResult], with_bold: bool = True
 ) -> list[str]:
-    """What a reader must know to interpret the figures."""
+    """What a reader must know to interpret the figures, and the marks in tables."""
     lines = legend(comparison, with_bold)
     if any(standing.below_popular for standing in comparison.standings):
         lines.append(
             f"{BELOW} below popular: recommending the most popular items to all users scores more."
         )
+    return [*lines, *notes_on_figures(comparison, results)]
+
+
+def notes_on_figures(comparison: Comparison, results: Sequence[CellResult]) -> list[str]:
+    """What a reader must know to interpret the figures."""
+    lines = []
     if comparison.tests:
         first = comparison.standings[0].method
         unit = comparison.unit

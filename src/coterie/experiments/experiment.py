@@ -37,6 +37,7 @@ from coterie.experiments.warm_start import reuse
 from coterie.models.popularity_prior import PopularityPrior
 from coterie.models.recommender import Recommender
 from coterie.report.markdown import markdown
+from coterie.report.steps import step_name
 from coterie.types import JsonObject
 
 FIRST = (
@@ -190,6 +191,7 @@ def round_log(folder: Path, ready: Prepared) -> RoundLog:
         "protocol": ready.experiment.protocol_label,
         "seed": choice.seed,
         "metric": ready.evaluator.headline,
+        "steps": step_name({"settings": ready.experiment.settings.model_dump()}),
         "part": ready.evaluator.part,
     }
     return RoundLog(folder, about, epsilon_spent(ready))

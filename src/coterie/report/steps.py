@@ -7,13 +7,13 @@ from coterie.types import JsonObject
 
 def is_federated(result: JsonObject) -> bool:
     """Whether a run is of a federated method; a centralised one sends nothing."""
-    return bool(result["bytes_down"])
+    return bool(result.get("bytes_down", 0))
 
 
 def step_name(result: JsonObject) -> str:
     """`rounds`, `epochs`, or `step` for a method that is trained in one."""
     settings = result.get("settings")
-    if settings is None:
+    if not isinstance(settings, dict):
         return "rounds" if is_federated(result) else "epochs"
     for name in ("rounds", "epochs"):
         if name in settings:

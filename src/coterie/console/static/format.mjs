@@ -13,6 +13,11 @@ export function count(value) {
   return Number.isFinite(value) ? Math.round(value).toLocaleString('en-GB') : '–'
 }
 
+/** A number with a true minus sign. */
+export function signed(value, digits) {
+  return `${value < 0 ? '−' : ''}${Math.abs(value).toFixed(digits)}`
+}
+
 export function size(bytes) {
   if (!Number.isFinite(bytes)) return '–'
   if (!bytes) return '0 MB'
@@ -23,6 +28,7 @@ export function size(bytes) {
 
 export function duration(seconds) {
   if (!Number.isFinite(seconds)) return '–'
+  if (seconds > 0 && seconds < 0.01) return '< 0.01 s'
   if (seconds < 10) return `${seconds.toFixed(seconds < 1 ? 2 : 1)} s`
   if (seconds < 90) return `${Math.round(seconds)} s`
   const minutes = Math.round(seconds / 60)

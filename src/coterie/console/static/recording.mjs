@@ -1,22 +1,23 @@
 // What the pages of recorded runs share: the choice of a run, and the button that records it.
 
 import { get, post } from './api.mjs'
-import { announce, commandBox, h, notice, replace, table } from './dom.mjs'
+import { announce, badge, commandBox, h, notice, replace, table } from './dom.mjs'
 import * as format from './format.mjs'
 import { writeButton } from './permission.mjs'
 
 const POLL = 1500
 
-/** Links to the runs of a page that was opened without one. */
-export async function chooseRun(main, title, about, page) {
+/** Links to the runs of a page that was opened without one; `isFor` says which of them it can show. */
+export async function chooseRun(main, title, about, page, isFor = () => true) {
   const { runs } = await get('/api/runs')
-  const shown = runs.filter((run) => run.state === 'finished' || run.kind === 'federation')
+  const shown = runs.filter((run) => (run.state === 'finished' || run.kind === 'federation') && isFor(run))
   const rows = shown.map((run) => [h('a', { href: `#/${page}?run=${run.id}` }, run.name), run.algorithm, run.dataset,
-    run.kind === 'federation' ? 'deployment' : 'simulation', run.rounds ? format.count(run.rounds) : '–'])
-  const columns = [{ title: 'Run', lead: true }, { title: 'Algorithm' }, { title: 'Dataset' }, { title: 'Kind' }, { title: 'Rounds', kind: 'number' }]
+    run.kind === 'federation' ? 'deployment' : run.is_federated ? 'simulation' : 'centralised',
+    run.is_recorded ? badge('finished', 'recorded') : h('span', { class: 'quiet' }, 'not recorded'), format.ago(run.changed)])
+  const columns = [{ title: 'Run', lead: true }, { title: 'Algorithm' }, { title: 'Data' }, { title: 'Kind' }, { title: 'Recording' }, { title: 'Changed', kind: 'number' }]
   replace(main, h('div', { class: 'title' }, h('div', {}, h('h1', {}, title), h('p', { class: 'quiet' }, about))),
     h('section', { class: 'card' }, h('h2', {}, 'Choose a run'),
-      rows.length ? table(columns, rows) : h('p', { class: 'quiet' }, 'There is no finished run in the folders yet.')))
+      rows.length ? table(columns, rows) : h('p', { class: 'quiet' }, 'The folders have no finished run that this page can show.')))
 }
 
 /** The head of a page about a run. */
@@ -36,7 +37,7 @@ export function recordCard(about, again) {
   const card = h('div', {},
     about.why_not ? h('section', { class: 'card' }, h('h2', {}, 'This run cannot be recorded'), h('p', { class: 'explained' }, about.why_not)) : [
       h('section', { class: 'card' }, h('h2', {}, 'This run is not recorded yet'),
-        h('p', { class: 'explained' }, `A run folder has no embeddings and no updates of single rounds. Config and seed repeat every round bit for bit, so a replay has them all.${took}`),
+        h('p', { class: 'explained' }, `A run folder has no embeddings and no updates of single rounds. Its config and seed repeat every round bit for bit, so a replay has them all.${took}`),
         h('div', { class: 'buttons' }, button), status),
       commandBox(about.command, 'The same on the command line')])
 

@@ -16,7 +16,7 @@ const still = window.matchMedia('(prefers-reduced-motion: reduce)')
 export async function clustersPage(main, query) {
   const run = query.get('run')
   if (!run) {
-    await chooseRun(main, 'Clusters', ABOUT, 'clusters')
+    await chooseRun(main, 'Clusters', ABOUT, 'clusters', (one) => one.is_federated)
     return null
   }
   let close = () => {}
@@ -65,9 +65,10 @@ function show(main, about, data, user) {
   page.drawing = mapCanvas(page.canvas, data)
   page.card = data.frames > 1 ? figureCard(changesFigure(page), 'cluster-changes') : null
   replace(main, titleOf('Clusters', about, h('a', { href: `#/user?run=${about.run}` }, 'Users')),
-    mapCard(page), page.tiles,
-    map.clusters ? h('details', { class: 'card' }, h('summary', {}, 'Clusters in this round'), page.clusters) : null,
-    page.card, aboutCard(page), commandBox(about.command, 'Record this run on the command line'))
+    h('div', { class: 'map-and-facts' }, mapCard(page), h('div', {}, page.tiles,
+      map.clusters ? h('details', { class: 'card' }, h('summary', {}, 'Clusters in this round'), h('div', { class: 'scroll', tabindex: 0, role: 'region', 'aria-label': 'Clusters in this round' }, page.clusters)) : null,
+      aboutCard(page))),
+    page.card, commandBox(about.command, 'Record this run on the command line'))
   return listen(page)
 }
 

@@ -23,9 +23,7 @@ export async function comparePage(main, query) {
     h('ul', { class: 'chips' }, found.methods.map((method, n) => chip(method, n, ids))),
     conclusion(found),
     cards.length ? h('div', { class: 'grid figures' }, cards) : notice('Trained in one step: there is no curve.', 'info'),
-    tests(found),
-    metrics(found),
-    settings(found),
+    h('div', { class: 'sides' }, h('div', {}, tests(found)), h('div', {}, metrics(found), settings(found))),
     commandBox(found.command),
     found.report !== found.command ? commandBox(found.report, 'Show these runs, without training them again') : null)
   return () => cards.forEach((card) => card.close())
@@ -73,7 +71,8 @@ function forest(test, reach) {
   return svg('svg', { class: `forest ${kind}`, viewBox: '0 0 200 20', preserveAspectRatio: 'none', role: 'img', 'aria-label': `${signed(test.difference)}, from ${signed(test.low)} to ${signed(test.high)}` },
     svg('line', { class: 'axis', x1: 100, x2: 100, y1: 0, y2: 20 }),
     svg('line', { class: 'span', x1: x(test.low), x2: x(test.high), y1: 10, y2: 10 }),
-    svg('circle', { class: 'dot', cx: x(test.difference), cy: 10, r: 4 }))
+    // A line without length has round ends, which stay round however wide the picture is.
+    svg('line', { class: 'mean', x1: x(test.difference), x2: x(test.difference), y1: 10, y2: 10 }))
 }
 
 function signed(value) {
@@ -97,7 +96,12 @@ function metrics(found) {
   return h('section', { class: 'card' }, h('h2', {}, 'Metrics'),
     table(columns, rows(found.metrics.filter((one) => one.headline))),
     others.length ? h('details', {}, h('summary', {}, `${others.length} more metrics`), table(columns, rows(others))) : null,
-    h('p', { class: 'quiet small' }, 'Mean and standard deviation over seeds. Bold: the best mean.'))
+    h('p', { class: 'quiet small' }, captionOf(found)))
+}
+
+function captionOf(found) {
+  const isRepeated = found.methods.some((method) => method.runs.length > 1)
+  return [isRepeated && 'Mean and standard deviation over seeds.', found.methods.length > 1 && 'Bold: the best.'].filter(Boolean).join(' ')
 }
 
 function bestOf(one) {

@@ -18,7 +18,8 @@ export async function runPage(main, query) {
   const parts = Object.fromEntries(['title', 'problem', 'progress', 'tiles', 'figure', 'refused', 'nodes', 'points', 'result', 'about']
     .map((name) => [name, h('div', {})]))
   const page = { id, parts, summary: null, federation: {}, begin: null, lines: [], points: [], card: null, error: '', details: null }
-  replace(main, Object.values(parts))
+  const { title, problem, progress, tiles, figure, refused, nodes, points, result, about } = parts
+  replace(main, title, problem, progress, tiles, h('div', { class: 'sides' }, h('div', {}, figure, refused, nodes, points), h('div', {}, result, about)))
   await showDetails(page)
   if (page.summary?.state === 'finished') return () => page.card?.close()
   const stop = follow(id, {
@@ -104,7 +105,8 @@ function showTitle(page) {
   document.title = `${run.name} · Coterie console`
   const stop = writeButton('Stop', () => act(page, '/api/stop'), { class: 'danger' })
   const resume = writeButton('Resume', () => act(page, '/api/resume'), { class: 'primary' })
-  const about = [run.algorithm, run.dataset && `on ${run.dataset}`, run.protocol && `by ${run.protocol}`, run.seed !== null && `seed ${run.seed}`]
+  const what = [run.algorithm, run.dataset && `on ${run.dataset}`].filter(Boolean).join(' ')
+  const about = [what, run.protocol && `evaluated by ${run.protocol}`, run.seed !== null && `seed ${run.seed}`]
   replace(page.parts.title, h('div', { class: 'title' },
     h('div', {}, h('h1', {}, run.name), h('p', { class: 'quiet' }, about.filter(Boolean).join(', '))),
     h('div', { class: 'buttons' }, badge(run.state), isActive ? stop : null, canResume ? resume : null,
@@ -139,6 +141,7 @@ function showProgress(page) {
   const last = page.lines.at(-1)
   const round = last?.round ?? page.begin?.after ?? run.round ?? 0
   const total = page.begin?.rounds ?? run.rounds
+  const step = run.steps === 'epochs' ? 'Epoch' : 'Round'
   if (run.state === 'finished' || !total) {
     replace(page.parts.progress)
     return
@@ -146,8 +149,8 @@ function showProgress(page) {
   const left = secondsLeft(page.lines, total)
   const words = run.state === 'running' && left !== null ? `about ${format.duration(left)} left` : ''
   replace(page.parts.progress, h('section', { class: 'card progress', 'aria-label': 'Progress' },
-    h('div', { class: 'words' }, h('strong', { class: 'round-count' }, `Round ${format.count(round)} of ${format.count(total)}`), h('span', { class: 'quiet' }, words)),
-    h('progress', { max: total, value: round, 'aria-label': 'Rounds' })))
+    h('div', { class: 'words' }, h('strong', { class: 'round-count' }, `${step} ${format.count(round)} of ${format.count(total)}`), h('span', { class: 'quiet' }, words)),
+    h('progress', { max: total, value: round, 'aria-label': `${step}s` })))
 }
 
 /** By the speed of the last lines. */
@@ -170,20 +173,21 @@ function showTiles(page) {
   const name = page.begin?.begin.metric ?? run.metric
   const latest = page.points.at(-1)
   const value = run.state === 'finished' && Number.isFinite(run.value) ? run.value : latest?.metrics[name]
-  const epsilon = status.epsilon ?? result.privacy?.epsilon
-  const spent = status.epsilon_spent ?? last.epsilon_spent ?? result.privacy?.spent
-  const perRound = (bytes) => (rounds ? `${format.size(bytes / rounds)} a round` : '')
+  const epsilon = status.epsilon ?? result.privacy?.epsilon ?? page.details?.settings?.epsilon
+  const spent = status.epsilon_spent ?? last.epsilon_spent ?? result.privacy?.epsilon_spent
+  const step = run.steps === 'epochs' ? 'epoch' : 'round'
+  const perStep = (bytes) => (rounds ? `${format.size(bytes / rounds)} ${step === 'epoch' ? 'an epoch' : 'a round'}` : '')
   const tiles = [
-    name ? field(name, format.metric(name, value ?? NaN), run.state === 'finished' ? 'all tested users' : latest ? `round ${format.count(latest.round)}` : 'not measured yet') : null,
-    down ? field('Accepted', format.count(last.updates ?? status.updates ?? result.updates)) : null,
-    down ? field('Dropped out', format.count(last.dropped ?? status.dropped ?? result.dropped ?? NaN)) : null,
-    down ? field('Refused', format.count(sum(refusedOf(page)))) : null,
-    down ? field('Sent by clients', format.size(up), perRound(up)) : null,
-    down ? field('Sent to clients', format.size(down), perRound(down)) : null,
+    name ? field(name, format.metric(name, value ?? NaN), run.state === 'finished' ? 'all tested users' : latest ? `${step} ${format.count(latest.round)}` : 'not measured yet') : null,
+    down ? field('Accepted', format.count(last.updates ?? status.updates ?? result.updates), 'updates') : null,
+    down ? field('Refused', format.count(sum(refusedOf(page))), 'updates') : null,
+    down ? field('Dropped out', format.count(last.dropped ?? status.dropped ?? result.dropped ?? NaN), 'clients') : null,
+    down ? field('Sent by clients', format.size(up), perStep(up)) : null,
+    down ? field('Sent to clients', format.size(down), perStep(down)) : null,
     status.nodes !== undefined ? field('Nodes connected', format.count(status.nodes), status.enrolled !== undefined ? `${format.count(status.enrolled)} enrolled` : '') : null,
     status.users !== undefined ? field('Users', format.count(status.users)) : null,
-    field('Training time', format.duration(last.seconds ?? run.seconds ?? NaN)),
-    epsilon || Number.isFinite(spent) ? field('Privacy spent (ε)', Number.isFinite(spent) ? spent.toFixed(2) : '–', epsilon ? `of ${epsilon}` : '') : null,
+    field('Training time', format.duration(last.seconds ?? run.seconds ?? NaN), rounds ? `${format.count(rounds)} ${step}${rounds === 1 ? '' : 's'}` : ''),
+    epsilon || Number.isFinite(spent) ? field('Privacy spent', Number.isFinite(spent) ? spent.toFixed(2) : '–', epsilon ? `of ε = ${Number(epsilon)}` : 'ε') : null,
   ]
   replace(page.parts.tiles, h('dl', { class: 'tiles' }, tiles))
 }
@@ -203,7 +207,7 @@ function showFigure(page) {
   const key = `${name} ${points.length} ${points.at(-1)?.round} ${points.at(-1)?.metrics[name]}`
   if (!points.length || page.figureKey === key) return
   page.figureKey = key
-  const figure = figureOf(name, points)
+  const figure = figureOf(name, points, page.summary.steps)
   if (page.card) {
     page.card.update(figure)
     return
@@ -212,13 +216,13 @@ function showFigure(page) {
   replace(page.parts.figure, page.card)
 }
 
-function figureOf(name, points) {
-  const xs = { rounds: points.map((point) => point.round) }
+function figureOf(name, points, steps) {
+  const xs = { [steps]: points.map((point) => point.round) }
   if (points.every((point) => point.bytes_down)) xs.megabytes = points.map((point) => (point.bytes_up + point.bytes_down) / 1e6)
   if (points.every((point) => Number.isFinite(point.seconds))) xs.seconds = points.map((point) => point.seconds)
   const part = points.at(-1).part
   return {
-    title: `${name} while it trains`, y_label: name, axes: Object.keys(xs), colours: [COLOUR], fromZero: true,
+    title: `${name} during training`, y_label: name, axes: Object.keys(xs), colours: [COLOUR], fromZero: true,
     series: [{ name, y: points.map((point) => point.metrics[name]), xs, low: [], high: [] }],
     caption: part === 'test' ? 'Measured on the test part, for inspection only: no model is selected by it.' : `Measured on the ${part} part.`,
   }
@@ -263,8 +267,8 @@ function showPoints(page) {
   const isOpen = page.parts.points.querySelector('details')?.open
   const rows = page.points.map((point) => [String(point.round), format.metric(name, point.metrics[name] ?? NaN), format.duration(point.seconds ?? NaN),
     point.bytes_down ? format.size(point.bytes_up + point.bytes_down) : '–'])
-  replace(page.parts.points, h('details', { class: 'card measurements', open: isOpen }, h('summary', {}, `${page.points.length} measurements`),
-    table([{ title: 'Round', kind: 'number' }, { title: name, kind: 'number' }, { title: 'Time', kind: 'number' }, { title: 'Traffic', kind: 'number' }], rows)))
+  replace(page.parts.points, h('details', { class: 'card measurements', open: isOpen }, h('summary', {}, `${page.points.length} ${page.points.length === 1 ? 'measurement' : 'measurements'}`),
+    table([{ title: page.summary.steps === 'epochs' ? 'Epoch' : 'Round', kind: 'number' }, { title: name, kind: 'number' }, { title: 'Time', kind: 'number' }, { title: 'Traffic', kind: 'number' }], rows)))
 }
 
 function showResult(page) {

@@ -15,7 +15,7 @@ const COLUMNS = [
   { key: 'protocol', title: 'Protocol' },
   { key: 'seed', title: 'Seed', kind: 'number' },
   { key: 'value', title: 'Metric', kind: 'number' },
-  { key: 'round', title: 'Rounds', kind: 'number' },
+  { key: 'round', title: 'Steps', kind: 'number' },
   { key: 'seconds', title: 'Time', kind: 'number' },
   { key: 'n_bytes', title: 'Traffic', kind: 'number' },
   { key: 'changed', title: 'Changed', kind: 'number' },
@@ -163,7 +163,6 @@ function row(run, changed) {
     else chosen.selected.delete(run.id)
     changed()
   })
-  const rounds = run.rounds && run.rounds !== run.round ? `${format.count(run.round)} / ${format.count(run.rounds)}` : format.count(run.round)
   const value = Number.isFinite(run.value) ? `${format.metric(run.metric, run.value)}` : '–'
   const cells = [
     ['Run', 'name lead', [h('a', { href: `#/run?run=${run.id}` }, run.name), run.kind === 'federation' ? h('span', { class: 'small quiet' }, 'federation') : null,
@@ -174,7 +173,7 @@ function row(run, changed) {
     ['Protocol', '', run.protocol],
     ['Seed', 'number', run.seed === null ? '–' : String(run.seed)],
     [run.metric || 'Metric', 'number', value],
-    ['Rounds', 'number', rounds],
+    [run.steps === 'epochs' ? 'Epochs' : run.steps === 'rounds' ? 'Rounds' : 'Steps', 'number', stepsOf(run)],
     ['Time', 'number', format.duration(run.seconds ?? NaN)],
     ['Traffic', 'number', run.n_bytes ? format.size(run.n_bytes) : '–'],
     ['Changed', 'number', format.ago(run.changed)],
@@ -182,6 +181,13 @@ function row(run, changed) {
   return h('tr', { 'aria-selected': String(chosen.selected.has(run.id)) },
     h('td', { class: 'pick' }, box),
     cells.map(([label, kind, content]) => h('td', { class: kind || null, 'data-label': kind.includes('lead') ? null : label }, content)))
+}
+
+/** How many rounds or epochs, of how many. */
+function stepsOf(run) {
+  const done = format.count(run.round ?? NaN)
+  const known = run.rounds && run.rounds !== run.round ? `${done} / ${format.count(run.rounds)}` : done
+  return run.steps === 'epochs' && Number.isFinite(run.round) ? `${known} epochs` : known
 }
 
 function nothing(total) {

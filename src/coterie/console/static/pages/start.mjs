@@ -53,7 +53,7 @@ export async function startPage(main) {
     const id = `setting-${setting.key}`
     const control = controlOf(setting, id, state.settings[setting.key] ?? usual)
     const box = h('div', { class: `input ${setting.key in state.settings ? 'changed' : ''}` }, h('label', { for: id }, setting.key), control,
-      h('p', { class: 'help' }, setting.help, setting.rule && setting.kind !== 'choice' ? ` (${setting.rule})` : ''))
+      h('p', { class: 'help' }, setting.help, setting.rule && setting.kind !== 'choice' ? ` ${sentence(setting.rule)}` : ''))
     control.addEventListener('input', () => {
       const text = control.type === 'checkbox' ? String(control.checked) : control.value
       if (text === usual) delete state.settings[setting.key]
@@ -186,6 +186,11 @@ function controlOf(setting, id, value) {
   if (setting.kind === 'choice') return select(id, [...(setting.optional ? [['', 'none']] : []), ...setting.choices.map((each) => [each, each])], value)
   if (setting.kind === 'yes or no') return h('input', { id, type: 'checkbox', checked: value === 'true' })
   return h('input', { id, type: 'text', value, inputmode: setting.kind === 'text' || setting.kind === 'list' ? null : 'decimal', placeholder: setting.optional ? 'none' : '' })
+}
+
+/** A rule, such as "at least 1", as a sentence. */
+function sentence(rule) {
+  return `${rule[0].toUpperCase()}${rule.slice(1)}.`
 }
 
 function textOf(value) {

@@ -52,11 +52,11 @@ async function searchPage(main, run) {
   })
 
   function list(reply) {
-    const rows = reply.users.map((one) => [h('a', { href: `#/user?run=${reply.run}&user=${one.index}` }, one.id), format.count(one.items)])
     replace(found, h('section', { class: 'card' },
       h('h2', {}, `${format.count(reply.n_found)} ${reply.n_found === 1 ? 'user' : 'users'}`),
-      rows.length ? table([{ title: 'User', lead: true }, { title: 'Items in the history', kind: 'number' }], rows) : h('p', {}, 'No user id has this text in it.'),
-      reply.n_found > rows.length ? h('p', { class: 'quiet small' }, `The first ${rows.length} are listed.`) : null))
+      reply.users.length ? h('ul', { class: 'found-users' }, reply.users.map((one) => h('li', {}, h('a', { href: `#/user?run=${reply.run}&user=${one.index}` }, one.id),
+        h('span', { class: 'quiet small' }, `${format.count(one.items)} ${one.items === 1 ? 'item' : 'items'}`)))) : h('p', {}, 'No user id has this text in it.'),
+      reply.n_found > reply.users.length ? h('p', { class: 'quiet small' }, `The first ${reply.users.length} are listed. Search to find others.`) : null))
   }
   return () => clearTimeout(timer)
 }
@@ -69,7 +69,7 @@ function show(main, about, again) {
   replace(main, titleOf(`User ${user.id}`, about,
     h('a', { href: `#/user?run=${about.run}` }, 'Other users'), h('a', { href: `#/clusters?run=${about.run}&user=${user.index}` }, 'On the map')),
   tiles(about),
-  h('div', { class: 'grid halves start' }, historyCard(user), recommendedCard(about)),
+  h('div', { class: 'grid history-and-lists start' }, historyCard(user), recommendedCard(about)),
   recorder ?? [receivedCard(about), inferredCards(about, ends)])
   return () => ends.forEach((end) => end())
 }
@@ -82,7 +82,7 @@ function tiles({ user }) {
     received ? field('Updates received', format.count(received.n_updates), format.size(received.n_bytes)) : null,
     received ? field('Item rows received', format.count(received.n_rows)) : null,
     inferred?.rate !== null && inferred?.rate !== undefined ? field('Disclosure rate π', inferred.rate.toFixed(2), 'mean over the rounds') : null,
-    best ? field('Best attacker names', `${format.count(best.hits.at(-1))} of ${format.count(inferred.liked)}`, `${best.name}, with ${format.count(best.claims.at(-1))} claims`) : null)
+    best ? field('Found by attacker', `${format.count(best.hits.at(-1))} of ${format.count(inferred.liked)}`, `${best.name}, ${format.count(best.claims.at(-1))} claims`) : null)
 }
 
 /** The attacker whose claims are best: by F1, since claiming everything finds everything. */
@@ -118,7 +118,7 @@ function recommendedCard({ user, algorithm }) {
     similarity: 'Why: the items of the history whose rows are nearest, by cosine. They accompany the score; they do not cause it.',
     '': `${algorithm} does not compare items, so it cannot say why.`,
   }[user.why]
-  const rows = user.recommended.map((item, n) => [`${n + 1}. ${nameOf(item)}`, item.score.toFixed(3), reasons(item.reasons, user.why)])
+  const rows = user.recommended.map((item, n) => [`${n + 1}. ${nameOf(item)}`, format.signed(item.score, 3), reasons(item.reasons, user.why)])
   const columns = [{ title: 'Item', lead: true }, { title: 'Score', kind: 'number' }, { title: 'Why' }]
   return h('section', { class: 'card' }, h('h2', {}, 'Recommendations'), h('p', { class: 'quiet small' }, words),
     rows.length ? table(columns, rows) : h('p', {}, 'The model does not serve this user: it had nothing to train on.'))
@@ -127,7 +127,7 @@ function recommendedCard({ user, algorithm }) {
 function reasons(found, kind) {
   if (!found.length) return h('span', { class: 'quiet small' }, kind ? 'nothing near in the history' : '–')
   return h('ul', { class: 'reasons' }, found.map((one) => h('li', {}, nameOf(one), ' ',
-    h('span', { class: 'quiet small' }, !Number.isFinite(one.value) ? '' : kind === 'contribution' ? `${(100 * one.value).toFixed(0)} %` : one.value.toFixed(2)))))
+    h('span', { class: 'quiet small' }, !Number.isFinite(one.value) ? '' : kind === 'contribution' ? `${(100 * one.value).toFixed(0)} %` : format.signed(one.value, 2)))))
 }
 
 function receivedCard({ user, n_rounds: rounds, is_open: isOpen, algorithm }) {

@@ -1,4 +1,4 @@
-"""A page in a browser without a screen, as tests look at it."""
+"""Chromium without a screen, as tests use it: one page by itself, or driven by Playwright."""
 
 from __future__ import annotations
 
@@ -6,10 +6,15 @@ import json
 import re
 import shutil
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 BROWSER = shutil.which("chromium") or shutil.which("google-chrome")
+needs_browser = pytest.mark.skipif(BROWSER is None, reason="neither chromium nor chrome is here")
 POLICY = "<meta http-equiv=Content-Security-Policy [^>]*>"
 WIDTHS = """
 <script>addEventListener('load', () => {
@@ -26,6 +31,18 @@ WIDTHS = """
     cut: cut.map((one) => one.outerHTML.slice(0, 80)) })
 })</script>
 """
+
+
+@contextmanager
+def driven() -> Iterator[Any]:
+    """A browser that Playwright drives."""
+    playwright = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
+    with playwright.sync_playwright() as started:
+        opened = started.chromium.launch(executable_path=BROWSER, args=["--no-sandbox"])
+        try:
+            yield opened
+        finally:
+            opened.close()
 
 
 def measured(tmp_path: Path, text: str, width: int) -> dict[str, Any]:

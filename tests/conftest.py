@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from axe import axe_script
+from browser import driven
 
 from coterie.data.fetch import find_local
 from coterie.data.interactions import Interactions
@@ -77,6 +81,19 @@ def real_data(monkeypatch: pytest.MonkeyPatch):
             )
 
     return need
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Any]:
+    """A browser that Playwright drives; one for the tests of a file."""
+    with driven() as opened:
+        yield opened
+
+
+@pytest.fixture(scope="session")
+def axe(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The script that finds faults of accessibility, or the test is skipped."""
+    return axe_script(tmp_path_factory.mktemp("axe"))
 
 
 @pytest.fixture(scope="session")

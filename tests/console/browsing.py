@@ -1,28 +1,14 @@
-"""A real browser over the real server, whose every complaint is collected."""
+"""A page of a browser, whose every complaint is collected, and what every page must keep."""
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
-import pytest
+from consoles import Console
 
-playwright = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
-BROWSER = shutil.which("chromium") or shutil.which("google-chrome")
 WIDTHS = (1200, 500)
-needs_browser = pytest.mark.skipif(BROWSER is None, reason="neither chromium nor chrome is here")
-
-
-@contextmanager
-def browser() -> Iterator[Any]:
-    with playwright.sync_playwright() as started:
-        opened = started.chromium.launch(executable_path=BROWSER, args=["--no-sandbox"])
-        try:
-            yield opened
-        finally:
-            opened.close()
+CANARY = "<img src=x onerror=\"document.title='XSS'\"><script>document.title='XSS'</script>"
+"""A text that would change the title of a page if it were read as markup."""
 
 
 class Tab:
@@ -61,3 +47,17 @@ class Tab:
 
     def text(self, selector: str) -> list[str]:
         return list(self.page.locator(selector).all_text_contents())
+
+    def is_whole(self, address: str, sees: str) -> None:
+        """Open a page and all that is folded on it: nothing overflows, and no text is markup."""
+        self.open(address, sees)
+        self.page.wait_for_timeout(400)
+        self.page.evaluate("document.querySelectorAll('details').forEach((one) => one.open = true)")
+        assert self.sideways() <= 0, address
+        assert self.page.locator("main img, main script, main iframe").count() == 0, address
+        assert "XSS" not in self.page.title()
+
+    def asked_only(self, console: Console) -> None:
+        """Nothing was loaded from elsewhere."""
+        servers = {address.split("/")[2] for address in self.addresses if "://" in address}
+        assert servers == {f"127.0.0.1:{console.port}"}

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from consoles import Console, serving
 
 import coterie
 
@@ -18,3 +20,10 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
         coterie.run("fedavg", rounds=4, seed=seed, out=folder / f"fedavg-{seed}", **SMALL)
         coterie.run("popular", seed=seed, out=folder / f"popular-{seed}", **SMALL)
     return folder
+
+
+@pytest.fixture(scope="module")
+def console(folder: Path) -> Iterator[Console]:
+    """The server over the folder of a file of tests."""
+    with serving(folder) as found:
+        yield found

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from browsing import WIDTHS, Tab, browser, needs_browser
-from consoles import Console, serving, write_run
+from browser import needs_browser
+from browsing import CANARY, WIDTHS, Tab
+from consoles import Console, write_run
 
 from coterie.console.folders import id_of
 from coterie.experiments import run_folder
@@ -20,7 +20,6 @@ pytest.importorskip("fastapi")
 pytest.importorskip("plotly")
 pytestmark = [pytest.mark.slow, needs_browser]
 
-CANARY = "<img src=x onerror=\"document.title='XSS'\"><script>document.title='XSS'</script>"
 NAME = "<img src=x onerror=alert(1)>"
 """What a file may be named."""
 
@@ -101,18 +100,6 @@ def write_paper(folder: Path) -> None:
     (folder / "found.json").write_text(json.dumps(found))
 
 
-@pytest.fixture(scope="module")
-def console(folder: Path) -> Iterator[Console]:
-    with serving(folder) as found:
-        yield found
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Any]:
-    with browser() as opened:
-        yield opened
-
-
 def pages(console: Console, folder: Path) -> dict[str, str]:
     """Address -> a text that the page shows."""
 
@@ -142,16 +129,9 @@ def test_every_page_is_whole(console: Console, folder: Path, chromium: Any, widt
     tab.open(f"{console.url}#token={console.token}", "May start and stop runs")
     assert console.token not in tab.page.url
     for address, sees in pages(console, folder).items():
-        tab.open(address, sees)
-        tab.page.wait_for_timeout(400)
-        tab.page.evaluate("document.querySelectorAll('details').forEach((one) => one.open = true)")
-        assert tab.sideways() <= 0, address
-        assert tab.page.locator("main img, main script, main iframe").count() == 0, address
-        assert "XSS" not in tab.page.title()
+        tab.is_whole(address, sees)
     assert tab.problems == []
-    assert {address.split("/")[2] for address in tab.addresses if "://" in address} == {
-        f"127.0.0.1:{console.port}"
-    }
+    tab.asked_only(console)
 
 
 def test_canaries_are_shown_as_they_are(console: Console, folder: Path, chromium: Any) -> None:

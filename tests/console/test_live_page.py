@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
-from browsing import Tab, browser, needs_browser
+from browser import needs_browser
+from browsing import Tab
 from consoles import free_port, serving
 
 from coterie.experiments import run_folder
@@ -45,27 +47,26 @@ REQUEST = {
 }
 
 
-def test_nothing_is_lost_and_nothing_comes_twice(tmp_path: Path) -> None:
+def test_nothing_is_lost_and_nothing_comes_twice(tmp_path: Path, chromium: Any) -> None:
     port = free_port()
-    with browser() as opened:
-        tab = Tab(opened)
-        page = tab.page
-        page.add_init_script(RECORD)
-        with serving(tmp_path, port=port) as first:
-            run = first.write("/api/start", REQUEST).data["run"]
-            tab.open(f"{first.url}#/run?run={run}", "running")
-            page.locator(".measurements tbody tr").nth(2).wait_for(state="attached", timeout=60_000)
-            assert tab.problems == []
-        page.get_by_text("The console does not answer").wait_for()
-        missed = page.evaluate("window.seen.length")
-        page.wait_for_timeout(2_000)
-        assert page.evaluate("window.seen.length") == missed
-        with serving(tmp_path, port=port):
-            page.get_by_text("The console does not answer").wait_for(state="hidden", timeout=30_000)
-            page.locator(".badge.finished").wait_for(timeout=300_000)
-            page.get_by_text("What the server receives").wait_for()
-            seen = page.evaluate("window.seen")
-            shown = [int(text) for text in tab.text(".measurements td:first-child")]
+    tab = Tab(chromium)
+    page = tab.page
+    page.add_init_script(RECORD)
+    with serving(tmp_path, port=port) as first:
+        run = first.write("/api/start", REQUEST).data["run"]
+        tab.open(f"{first.url}#/run?run={run}", "running")
+        page.locator(".measurements tbody tr").nth(2).wait_for(state="attached", timeout=60_000)
+        assert tab.problems == []
+    page.get_by_text("The console does not answer").wait_for()
+    missed = page.evaluate("window.seen.length")
+    page.wait_for_timeout(2_000)
+    assert page.evaluate("window.seen.length") == missed
+    with serving(tmp_path, port=port):
+        page.get_by_text("The console does not answer").wait_for(state="hidden", timeout=30_000)
+        page.locator(".badge.finished").wait_for(timeout=300_000)
+        page.get_by_text("What the server receives").wait_for()
+        seen = page.evaluate("window.seen")
+        shown = [int(text) for text in tab.text(".measurements td:first-child")]
     expected = list(range(EVERY, ROUNDS + 1, EVERY))
     assert [one["round"] for one in seen if one["measured"]] == expected
     assert [one["name"] for one in seen].count("begin") == 1

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from browsing import WIDTHS, Tab, browser, needs_browser
+from browser import needs_browser
+from browsing import CANARY, WIDTHS, Tab
 from consoles import Console, serving
 
 import coterie
@@ -24,7 +24,6 @@ pytest.importorskip("fastapi")
 pytest.importorskip("plotly")
 pytestmark = [pytest.mark.slow, needs_browser]
 
-CANARY = "<img src=x onerror=\"document.title='XSS'\"><script>document.title='XSS'</script>"
 SMALL: dict[str, Any] = {"n_users": 60, "n_items": 40, "n_groups": 2, "mean_interactions": 10}
 
 
@@ -60,18 +59,6 @@ def with_canaries(run: Path) -> None:
     run_folder.write_catalogue(run, hostile)
 
 
-@pytest.fixture(scope="module")
-def console(folder: Path) -> Iterator[Console]:
-    with serving(folder) as found:
-        yield found
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Any]:
-    with browser() as opened:
-        yield opened
-
-
 def address(console: Console, page: str, run: Path, user: int | None = None) -> str:
     suffix = "" if user is None else f"&user={user}"
     return f"{console.url}#/{page}?run={id_of(run)}{suffix}"
@@ -99,17 +86,10 @@ def test_every_page_is_whole(console: Console, folder: Path, chromium: Any, widt
         address(console, "user", folder / "new", 3): "not recorded yet",
     }
     for where, sees in pages.items():
-        tab.open(where, sees)
-        tab.page.wait_for_timeout(150)
-        tab.page.evaluate("document.querySelectorAll('details').forEach((one) => one.open = true)")
-        assert tab.sideways() <= 0, where
-        assert tab.page.locator("main img, main script, main iframe").count() == 0, where
-        assert tab.page.title() != "XSS"
+        tab.is_whole(where, sees)
     # The browser itself reports the refusal to inspect a federation.
     assert all("422" in problem or "409" in problem for problem in tab.problems), tab.problems
-    assert {each.split("/")[2] for each in tab.addresses if "://" in each} == {
-        f"127.0.0.1:{console.port}"
-    }
+    tab.asked_only(console)
 
 
 def test_the_scrubber_by_keyboard(console: Console, folder: Path, chromium: Any) -> None:

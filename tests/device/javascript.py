@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import base64
+import itertools
 import json
 import shutil
 import subprocess
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pytest
 
 STATIC = Path(str(resources.files("coterie.device") / "static"))
 PROGRAM = Path(__file__).parent / "answer_cases.mjs"
+BATCH = 500
+"""Cases of one process."""
+ORDINARY = 200
+MANY = 10_000
+T = TypeVar("T")
 needs_node = pytest.mark.skipif(shutil.which("node") is None, reason="Node.js is not installed")
 
 
@@ -32,6 +38,21 @@ def answers(cases: Iterable[Mapping[str, Any]]) -> list[Any]:
     )
     assert done.returncode == 0, done.stderr
     return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+numbers_of_clients = pytest.mark.parametrize(
+    ("n", "seed"), [(ORDINARY, 0), pytest.param(MANY, 1, marks=pytest.mark.long)]
+)
+"""Few clients in the ordinary tests, and ten thousand others in the long ones."""
+
+
+def answered(
+    cases: Iterable[T], question: Callable[[T], Mapping[str, Any]]
+) -> Iterator[tuple[T, Any]]:
+    """Every case with its answer, a batch at a time."""
+    remaining = iter(cases)
+    while batch := list(itertools.islice(remaining, BATCH)):
+        yield from zip(batch, answers(map(question, batch)), strict=True)
 
 
 def packed(array: np.ndarray | bytes) -> str:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import itertools
 from collections import Counter
 from typing import Any
 
 import numpy as np
-import pytest
-from javascript import answers, needs_node, packed, unpacked
+from javascript import answered, needs_node, numbers_of_clients, packed, unpacked
 
 from coterie.algorithms.fedals import FedALS, FedALSState, client_update, own_vectors
 from coterie.data.training_set import TrainingSet
@@ -20,9 +18,6 @@ from coterie.models.factors import score_rows
 from coterie.types import Message, Rows
 
 pytestmark = needs_node
-ORDINARY = 150
-MANY = 10_000
-BATCH = 500
 
 
 def world_of(settings: FedALS, n_items: int) -> World[FedALS]:
@@ -96,11 +91,10 @@ class Case:
 def compare(n: int, seed: int) -> Counter[str]:
     tally: Counter[str] = Counter()
     cases = (Case(np.random.default_rng([seed, k])) for k in range(n))
-    while batch := list(itertools.islice(cases, BATCH)):
-        for case, answer in zip(batch, answers(case.question() for case in batch), strict=True):
-            tally["clients"] += 1
-            count_update(case, answer, tally)
-            count_list(case, answer, tally)
+    for case, answer in answered(cases, Case.question):
+        tally["clients"] += 1
+        count_update(case, answer, tally)
+        count_list(case, answer, tally)
     print(dict(tally))
     return tally
 
@@ -139,21 +133,11 @@ def count_list(case: Case, answer: dict[str, Any], tally: Counter[str]) -> None:
     assert np.allclose(scores[answer["best"]], scores[expected], rtol=1e-5, atol=1e-7)
 
 
-def check(tally: Counter[str]) -> None:
-    assert tally["entries"] > 5 * tally["clients"]
+@numbers_of_clients
+def test_clients_equal_those_of_python(n: int, seed: int) -> None:
+    tally = compare(n, seed)
+    assert tally["clients"] == n
+    assert tally["entries"] > 5 * n
     assert tally["largest difference"] <= 1
     assert tally["entries that differ"] <= 1e-3 * tally["entries"]
     assert tally["lists that differ"] <= 1e-2 * tally["lists"]
-
-
-def test_clients_equal_those_of_python():
-    tally = compare(ORDINARY, seed=0)
-    assert tally["clients"] == ORDINARY
-    check(tally)
-
-
-@pytest.mark.long
-def test_ten_thousand_clients_equal_those_of_python():
-    tally = compare(MANY, seed=1)
-    assert tally["clients"] == MANY
-    check(tally)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import ctypes
 import ctypes.util
-import itertools
 import platform
 from collections import Counter
 from typing import Any
@@ -21,16 +20,13 @@ from client_cases import (
     random_clients,
     start_row,
 )
-from javascript import answers, needs_node, packed, unpacked
+from javascript import answered, answers, needs_node, numbers_of_clients, packed, unpacked
 
 from coterie.core import streams
 from coterie.federated.wire import decode
 from coterie.kernels.quantise import quantise
 
 pytestmark = needs_node
-BATCH = 500
-ORDINARY = 200
-MANY = 10_000
 
 
 # ---- streams
@@ -179,16 +175,17 @@ class Tally(Counter[str]):
 
 def compare(n: int, seed: int) -> Tally:
     tally = Tally()
-    clients = random_clients(n, seed)
-    while batch := list(itertools.islice(clients, BATCH)):
-        for client, answer in zip(batch, answers(map(as_case, batch)), strict=True):
-            tally.compare(client, answer)
+    for client, answer in answered(random_clients(n, seed), as_case):
+        tally.compare(client, answer)
     print("\n".join(f"{count:>12,} {what}" for what, count in tally.items()))
     return tally
 
 
-def check(tally: Tally) -> None:
-    assert tally["entries"] > 100 * tally["clients"]
+@numbers_of_clients
+def test_clients_equal_those_of_python(n: int, seed: int) -> None:
+    tally = compare(n, seed)
+    assert tally["clients"] == n
+    assert tally["entries"] > 100 * n
     assert tally["entries that differ"] <= 1e-5 * tally["entries"]
     assert tally["start rows that differ"] == 0
     assert tally["lists that differ"] <= 1e-3 * tally["lists"]
@@ -196,16 +193,3 @@ def check(tally: Tally) -> None:
     pairing = tally["claims of pairing that differ"]
     assert pairing <= 1e-3 * tally["claims"]
     assert sum(n for what, n in tally.items() if what.startswith("claims of")) == pairing
-
-
-def test_clients_equal_those_of_python():
-    tally = compare(ORDINARY, seed=0)
-    assert tally["clients"] == ORDINARY
-    check(tally)
-
-
-@pytest.mark.long
-def test_ten_thousand_clients_equal_those_of_python():
-    tally = compare(MANY, seed=1)
-    assert tally["clients"] == MANY
-    check(tally)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import re
-import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +11,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from axe import faults as faults_of
+from browser import needs_browser
 from fake_gateway import CODE, USER, FakeGateway, serving
 
 from coterie import kernels
@@ -26,8 +27,7 @@ from coterie.federated.wire import decode, encode
 from coterie.models.factors import score_rows
 from coterie.types import Rows, Sizes
 
-BROWSER = shutil.which("chromium")
-pytestmark = pytest.mark.skipif(BROWSER is None, reason="Chromium is not installed")
+pytestmark = needs_browser
 CANARY = "<img src=x onerror=\"window.canary = 'title'\">"
 TITLES = [
     *(f"Film {k}" for k in range(58)),
@@ -36,15 +36,6 @@ TITLES = [
 ]
 LIKED = [1, 12, 23, 34, 45, 58]
 SETTINGS = FPL(embedding_size=8, triples=12, rounds_an_epoch=1, disclosure=0.5)
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    playwright = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
-    with playwright.sync_playwright() as started:
-        launched = started.chromium.launch(executable_path=BROWSER, args=["--no-sandbox"])
-        yield launched
-        launched.close()
 
 
 @pytest.fixture
@@ -62,13 +53,13 @@ def address(gateway: FakeGateway) -> Iterator[str]:
 
 
 @pytest.fixture
-def open_page(browser: Any) -> Iterator[Callable[..., Any]]:
+def open_page(chromium: Any) -> Iterator[Callable[..., Any]]:
     """Open the page; at the end of the test, nothing may have gone wrong in it."""
     contexts = []
     faults: list[str] = []
 
     def opened(address: str, width: int = 1200, **options: Any) -> Any:
-        context = browser.new_context(viewport={"width": width, "height": 900}, **options)
+        context = chromium.new_context(viewport={"width": width, "height": 900}, **options)
         context.set_default_timeout(10_000)
         contexts.append(context)
         page = context.new_page()
@@ -114,6 +105,14 @@ def wait_for_message(page: Any, t: int) -> None:
     )
 
 
+def with_first_message(page: Any, liked: list[int] = LIKED) -> Any:
+    """The page once it has joined and shows what it would send."""
+    pick(page, liked)
+    join(page)
+    wait_for_message(page, 0)
+    return page
+
+
 def wait_for_sent(page: Any, n: int) -> None:
     page.wait_for_function("n => document.querySelectorAll('#log tr').length === n", arg=n)
 
@@ -129,10 +128,7 @@ def fact(page: Any, name: str) -> str:
 def test_nothing_is_sent_before_consent_and_then_what_was_shown(
     gateway: FakeGateway, address: str, open_page: Callable[..., Any], tmp_path: Path
 ) -> None:
-    page = open_page(address)
-    pick(page, LIKED)
-    join(page)
-    wait_for_message(page, 0)
+    page = with_first_message(open_page(address))
     assert gateway.received == []
     assert "POST /device/update" not in gateway.requests
     assert page.inner_text("#decided") == "Nothing has been sent yet."
@@ -154,10 +150,7 @@ def test_a_declined_message_is_sent_as_an_update_of_no_users(
     gateway: FakeGateway, address: str, open_page: Callable[..., Any]
 ) -> None:
     """The next round begins at once, from the row that counted before."""
-    page = open_page(f"{address}?draws=simulated")
-    pick(page, LIKED)
-    join(page)
-    wait_for_message(page, 0)
+    page = with_first_message(open_page(f"{address}?draws=simulated"))
     shown = fact(page, "bytes")
     page.click("#decline")
     wait_for_message(page, 1)
@@ -235,10 +228,7 @@ def test_rounds_are_those_of_python_and_lists_need_no_network(
 def test_the_rate_changes_what_would_be_sent(
     gateway: FakeGateway, address: str, open_page: Callable[..., Any]
 ) -> None:
-    page = open_page(address)
-    pick(page, LIKED)
-    join(page)
-    wait_for_message(page, 0)
+    page = with_first_message(open_page(address))
 
     def set_rate(percent: int) -> None:
         page.locator("#rate").fill(str(percent))
@@ -292,10 +282,7 @@ def test_likes_row_and_log_outlive_a_reload_and_the_key_cannot_be_read(
 def test_a_second_tab_takes_no_part(
     gateway: FakeGateway, address: str, open_page: Callable[..., Any]
 ) -> None:
-    page = open_page(address)
-    pick(page, LIKED)
-    join(page)
-    wait_for_message(page, 0)
+    page = with_first_message(open_page(address))
     second = page.context.new_page()
     second.goto(address)
     wait_for_text(second, "#status", "Another tab")
@@ -354,9 +341,7 @@ def test_pages_fit(
     """No sideways scrolling with everything on the page, however long a title is."""
     page = open_page(address, width, color_scheme=scheme)
     assert is_narrow(page)
-    pick(page, [*LIKED, len(TITLES) - 1])
-    join(page)
-    wait_for_message(page, 0)
+    with_first_message(page, [*LIKED, len(TITLES) - 1])
     page.fill("#search", "e")
     page.eval_on_selector_all("details", "all => all.forEach((each) => { each.open = true })")
     assert is_narrow(page)
@@ -367,6 +352,31 @@ def test_pages_fit(
     page.wait_for_selector("#best li")
     assert is_narrow(page)
     page.screenshot(path=tmp_path / f"lists-{width}-{scheme}.png", full_page=True)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_no_serious_fault(
+    address: str, open_page: Callable[..., Any], axe: str, scheme: str
+) -> None:
+    """Before joining, with a message that waits, with all of it unfolded, and after training."""
+    page = open_page(address, color_scheme=scheme)
+    found = {"before joining": faults_of(page, axe)}
+    page.fill("#search", "e")
+    page.wait_for_selector("#results button")
+    found["search"] = faults_of(page, axe)
+    with_first_message(page, [*LIKED, len(TITLES) - 1])
+    found["a message"] = faults_of(page, axe)
+    page.eval_on_selector_all("details", "all => all.forEach((each) => { each.open = true })")
+    found["unfolded"] = faults_of(page, axe)
+    page.click("#send-all")
+    page.wait_for_selector("#recommend:not([disabled])")
+    page.click("#recommend")
+    page.wait_for_selector("#best li")
+    found["after training"] = faults_of(page, axe)
+    page.click("#leave")
+    found["leaving"] = faults_of(page, axe)
+    assert {when: each for when, each in found.items() if each} == {}
 
 
 def is_narrow(page: Any) -> bool:

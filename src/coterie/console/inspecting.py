@@ -155,7 +155,8 @@ def _attacker(
         "hits": inferred.hits[:, n, user].tolist(),
         "popular_hits": inferred.popular_hits[:, n, user].tolist(),
         "best": [
-            _item(catalogue, item) | {"liked": bool(is_liked[item])} for item in best[best != NO_ITEM]
+            _item(catalogue, item) | {"liked": bool(is_liked[item])}
+            for item in best[best != NO_ITEM]
         ],
         "others": _others(inferred, n),
     }

@@ -3,47 +3,37 @@
 from __future__ import annotations
 
 import hashlib
-import shutil
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from browser import needs_browser
 from deployment.devices.conftest import ON_DEVICES, Site, renamed, site_of
 from deployment.test_server import simulated
 
 import coterie
 from coterie.core.progress import SILENT
 from coterie.data.interactions import Interactions
+from coterie.data.training_set import TrainingSet
 from coterie.deployment.devices.gateway import Gateway, Place, Receipt
 from coterie.deployment.devices.pages import INDEX, STATIC
 from coterie.deployment.devices.store import Device
 from coterie.experiments.preparation import prepare
 from coterie.federated.wire import decode
 
-CHROMIUM = shutil.which("chromium")
 ONE_UNIT = 2.0**-20
 """What an entry of an update of the page may differ by from that of the kernel in Python."""
 pytestmark = [
     pytest.mark.long,
-    pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed"),
+    needs_browser,
     pytest.mark.skipif(not (STATIC / INDEX).exists(), reason="the device page is not there"),
 ]
 
 
-@pytest.fixture
-def browser() -> Iterator[Any]:
-    playwright = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
-    with playwright.sync_playwright() as started:
-        launched = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield launched
-        launched.close()
-
-
 def test_pages_of_fedals_send_the_likes_that_are_not_private(
-    browser: Any, people: Interactions, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    chromium: Any, people: Interactions, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The model is that of a simulation in which the private like does not exist."""
     site = site_of(people, tmp_path, "fedals", rounds=3, embedding_size=8, reg=0.1)
@@ -51,14 +41,9 @@ def test_pages_of_fedals_send_the_likes_that_are_not_private(
     training = prepare(site.terms.experiment, site.people, SILENT).training
     faults: list[str] = []
     points: list[Any] = []
-    pages: list[Any] = []
     with site.listening(STATIC) as (gateway, _):
         recorder = Recorder(gateway, monkeypatch)
-        for user in ON_DEVICES:
-            liked = [site.terms.items[item] for item in training.positives.of(user)]
-            likes = tmp_path / f"likes-{user}.csv"
-            likes.write_text("\n".join(["item_id", *liked]))
-            pages.append(open_page(browser, site, gateway.store.add_code(), likes, faults))
+        pages = open_pages(chromium, site, gateway, training, faults)
         devices = [device.id for device in gateway.store.devices()]
         pages[0].locator("#likes button[aria-pressed=false]").first.click()
         thread = threading.Thread(target=lambda: points.append(site.serve(gateway)), daemon=True)
@@ -96,9 +81,22 @@ def test_pages_of_fedals_send_the_likes_that_are_not_private(
     assert difference <= 1e-4
 
 
-def open_page(browser: Any, site: Site, code: str, likes: Path, faults: list[str]) -> Any:
+def open_pages(
+    chromium: Any, site: Site, gateway: Gateway, training: TrainingSet, faults: list[str]
+) -> list[Any]:
+    """A page for each user on a device, with the user's history as likes."""
+    pages = []
+    for user in ON_DEVICES:
+        liked = [site.terms.items[item] for item in training.positives.of(user)]
+        likes = site.folder.parent / f"likes-{user}.csv"
+        likes.write_text("\n".join(["item_id", *liked]))
+        pages.append(open_page(chromium, site, gateway.store.add_code(), likes, faults))
+    return pages
+
+
+def open_page(chromium: Any, site: Site, code: str, likes: Path, faults: list[str]) -> Any:
     """A page with the likes of a file, which has joined and waits for its first round."""
-    page = browser.new_context().new_page()
+    page = chromium.new_context().new_page()
     page.set_default_timeout(120_000)
     page.on("pageerror", lambda error: faults.append(str(error)))
     page.on("console", lambda line: faults.append(line.text) if line.type == "error" else None)
@@ -131,7 +129,7 @@ class Recorder:
 def test_two_nodes_and_three_pages_train_the_model_of_the_simulation(
     dataset: str,
     rounds: int,
-    browser: Any,
+    chromium: Any,
     people: Interactions,
     real_data: Any,
     tmp_path: Path,
@@ -145,14 +143,9 @@ def test_two_nodes_and_three_pages_train_the_model_of_the_simulation(
     training = prepare(site.terms.experiment, site.people, SILENT).training
     faults: list[str] = []
     points: list[Any] = []
-    pages: list[Any] = []
     with site.listening(STATIC) as (gateway, _):
         recorder = Recorder(gateway, monkeypatch)
-        for user in ON_DEVICES:
-            liked = [site.terms.items[item] for item in training.positives.of(user)]
-            likes = tmp_path / f"likes-{user}.csv"
-            likes.write_text("\n".join(["item_id", *liked]))
-            pages.append(open_page(browser, site, gateway.store.add_code(), likes, faults))
+        pages = open_pages(chromium, site, gateway, training, faults)
         devices = [device.id for device in gateway.store.devices()]
         thread = threading.Thread(target=lambda: points.append(site.serve(gateway)), daemon=True)
         thread.start()

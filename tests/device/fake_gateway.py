@@ -24,6 +24,7 @@ from javascript import STATIC
 
 from coterie.algorithms.fpl import FPL, FPLState, add_up, aggregate, init
 from coterie.deployment.branch_rounds import tag
+from coterie.deployment.devices.app import HEADERS
 from coterie.federated.federation import Accepted, World
 from coterie.federated.nodes import write_message
 from coterie.federated.wire import decode, encode
@@ -35,11 +36,6 @@ TYPES = {
     ".css": "text/css",
     ".svg": "image/svg+xml",
 }
-CSP = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
-    "connect-src 'self'; worker-src 'self'; base-uri 'none'; form-action 'none'; "
-    "frame-ancestors 'none'"
-)
 CODE = "7QF2-M9XK-0D4R-HT3W"
 RUN = "run-1"
 USER = 5
@@ -128,8 +124,7 @@ class Calls(BaseHTTPRequestHandler):
     def reply(self, status: int, body: bytes = b"", kind: str = "", **more: str) -> None:
         self.send_response(status)
         headers = {
-            "Content-Security-Policy": CSP,
-            "Cache-Control": "no-store",
+            **{name.decode(): value.decode() for name, value in HEADERS},
             "Content-Length": str(len(body)),
         }
         if kind:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from coterie.console.session import CSRF_HEADER, WRITES, Session
+from coterie.core.page_headers import page_headers
 from coterie.serving.gate import reply
 
 if TYPE_CHECKING:
@@ -17,27 +18,8 @@ if TYPE_CHECKING:
 API = "/api/"
 LOGIN = "/api/session"
 READING = ("GET", "HEAD")
-POLICY = "; ".join(
-    [
-        "default-src 'none'",
-        "script-src 'self'",
-        "style-src 'self'",
-        # Figures are saved as images by way of data: and blob: addresses.
-        "img-src 'self' data: blob:",
-        "connect-src 'self'",
-        "base-uri 'none'",
-        "form-action 'none'",
-        "frame-ancestors 'none'",
-    ]
-)
-HEADERS = (
-    (b"content-security-policy", POLICY.encode()),
-    (b"x-content-type-options", b"nosniff"),
-    (b"referrer-policy", b"no-referrer"),
-    (b"cross-origin-opener-policy", b"same-origin"),
-    (b"cross-origin-resource-policy", b"same-origin"),
-    (b"x-frame-options", b"DENY"),
-)
+# Figures are saved as images by way of data: and blob: addresses.
+HEADERS = page_headers(img="data: blob:")
 
 
 @dataclass(slots=True)

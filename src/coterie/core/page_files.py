@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.resources.abc import Traversable
 from pathlib import Path
 
@@ -22,11 +22,12 @@ MEDIA_TYPES = {
 class PageFile:
     content: bytes
     media_type: str
+    tag: str = field(init=False)
+    """Changes with the content."""
 
-    @property
-    def tag(self) -> str:
-        """Changes with the content."""
-        return f'"{hashlib.blake2b(self.content, digest_size=12).hexdigest()}"'
+    def __post_init__(self) -> None:
+        digest = hashlib.blake2b(self.content, digest_size=12).hexdigest()
+        object.__setattr__(self, "tag", f'"{digest}"')
 
 
 def page_files(folder: Traversable, prefix: str = "") -> Iterator[tuple[str, PageFile]]:

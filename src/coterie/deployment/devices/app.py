@@ -25,12 +25,12 @@ from coterie.core.http_body import (
     read_body,
 )
 from coterie.core.page_files import PageFile
+from coterie.core.page_headers import page_headers
 from coterie.core.printable import one_line
 from coterie.deployment.devices.board import Delivery
 from coterie.deployment.devices.clients import PublicTerms
 from coterie.deployment.devices.freshness import Freshness
 from coterie.deployment.devices.gateway import LONGEST_NAME, Gateway, Place
-from coterie.deployment.devices.pages import CSP
 from coterie.deployment.devices.rates import RateLimit
 from coterie.deployment.devices.refusals import DeviceRefused
 from coterie.deployment.devices.signatures import (
@@ -55,11 +55,7 @@ MOST_WAIT = 25.0
 WIRE = "application/octet-stream"
 JSON = "application/json"
 HEADERS = (
-    (b"content-security-policy", CSP.encode()),
-    (b"x-content-type-options", b"nosniff"),
-    (b"referrer-policy", b"no-referrer"),
-    (b"cross-origin-opener-policy", b"same-origin"),
-    (b"cross-origin-resource-policy", b"same-origin"),
+    *page_headers(img="data:", worker="", manifest=""),
     (b"cache-control", b"no-store"),
 )
 """What every response carries."""

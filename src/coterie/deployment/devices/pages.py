@@ -9,20 +9,6 @@ from coterie.core.page_files import PageFile, page_files
 
 STATIC = Path(coterie.__file__).parent / "device" / "static"
 INDEX = "index.html"
-CSP = "; ".join(
-    (
-        "default-src 'none'",
-        "script-src 'self'",
-        "style-src 'self'",
-        "img-src 'self' data:",
-        "connect-src 'self'",
-        "worker-src 'self'",
-        "manifest-src 'self'",
-        "base-uri 'none'",
-        "form-action 'none'",
-        "frame-ancestors 'none'",
-    )
-)
 
 
 def read_pages(folder: Path = STATIC) -> dict[str, PageFile]:

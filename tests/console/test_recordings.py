@@ -14,6 +14,7 @@ from coterie.algorithms.fedfast import ALGORITHM
 from coterie.attacks import report
 from coterie.attacks.eavesdropper import Observation
 from coterie.attacks.evidence import Claims
+from coterie.console.recordings import replay_progress
 from coterie.console.recordings.inferred import best_claims, times_of
 from coterie.console.recordings.received import UpdateRecorder
 from coterie.console.recordings.record import record_run
@@ -30,6 +31,7 @@ from coterie.console.recordings.user_map import (
 from coterie.core.progress import SILENT
 from coterie.engines import select
 from coterie.errors import ConfigError, RunError
+from coterie.experiments import run_folder
 from coterie.experiments.config import Experiment
 from coterie.experiments.preparation import prepare
 from coterie.experiments.run_folder import (
@@ -237,6 +239,45 @@ def test_best_claims_by_hand() -> None:
     assert (best[2] == -1).all()
     assert times_of(1) == [1]
     assert times_of(100) == [1, 3, 10, 30, 100]
+
+
+# ---- progress
+
+
+def test_a_replay_says_how_far_it_is_and_leaves_nothing(
+    clustered: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = []
+    monkeypatch.setattr(replay_progress, "EVERY", 0.0)
+    write = run_folder.write_text
+
+    def watched(folder: Path, name: str, text: str) -> None:
+        write(folder, name, text)
+        seen.append(replay_progress.read_progress(folder))
+
+    monkeypatch.setattr(run_folder, "write_text", watched)
+    record_run(clustered, rounds=3)
+    assert [(one.round, one.rounds) for one in seen if one] == [(0, 3), (1, 3), (2, 3), (3, 3)]
+    assert not (clustered / replay_progress.NAME).exists()
+    assert replay_progress.read_progress(clustered) is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[]",
+        '{"round": 1}',
+        '{"round": "x"}',
+        '{"round": 1, "rounds": 2, "seconds": NaN}',
+        '{"round": Infinity, "rounds": 2, "seconds": 1}',
+        "\xff",
+        "[" * 9000,
+    ],
+)
+def test_broken_progress_is_no_progress(tmp_path: Path, text: str) -> None:
+    (tmp_path / replay_progress.NAME).write_bytes(text.encode("latin-1"))
+    assert replay_progress.read_progress(tmp_path) is None
 
 
 # ---- the file

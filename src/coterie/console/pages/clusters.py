@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
 from fastapi import APIRouter
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
@@ -13,6 +15,7 @@ from coterie.console.pages.replies import as_reply
 from coterie.console.plain_json import finite
 from coterie.console.recordability import why_not
 from coterie.console.recordings.recording import NAME, Recording
+from coterie.console.recordings.replay_progress import read_progress
 from coterie.console.recordings.user_map import UserMap
 from coterie.console.workspace import Workspace
 from coterie.core.printable import one_line
@@ -62,13 +65,16 @@ def recording_state(workspace: Workspace, folder: FoundFolder) -> JsonObject:
     """The part of a reply that says whether there is a recording, and how to get one."""
     summary = workspace.summaries.of(folder)
     job = workspace.jobs.recordings.get(folder.id)
+    is_recording = job is not None and job.is_running
+    played = read_progress(folder.path) if is_recording else None
     return {
         "name": folder.name,
         "run": folder.id,
         "algorithm": summary.algorithm,
         "dataset": summary.dataset,
         "is_recorded": folder.has(NAME),
-        "is_recording": job is not None and job.is_running,
+        "is_recording": is_recording,
+        "played": None if played is None else asdict(played),
         "error": "" if job is None else job.failure,
         "why_not": why_not(folder, summary),
         "command": shown_command(["record", str(folder.path)]),

@@ -14,6 +14,7 @@ from coterie.attacks.replay import Replay, rates, refuse_other_data
 from coterie.console.recordings.inferred import InferenceRecorder, times_of
 from coterie.console.recordings.received import UpdateRecorder
 from coterie.console.recordings.recording import Recording
+from coterie.console.recordings.replay_progress import replay_progress
 from coterie.console.recordings.user_map import MapRecorder, has_embeddings
 from coterie.core.progress import SILENT, Progress
 from coterie.core.records import Record
@@ -56,15 +57,17 @@ def record_run(
     drawn: MapRecorder | None = None
     began = time.perf_counter()
     work = replay.trainer(progress)
-    for played in replay.rounds(work, last, progress):
-        if played.n == 0 and has_embeddings(played.state):
-            drawn = MapRecorder.of(replay.world, played.state, last)
-        if drawn is not None:
-            drawn.add(played.n, played.state, played.selected)
-        if played.n in times:
-            inference.add(played.n)
-        if played.n == saved_at:
-            difference = _difference(folder, work, played.state)
+    with replay_progress(folder, last) as shown:
+        for played in replay.rounds(work, last, progress):
+            if played.n == 0 and has_embeddings(played.state):
+                drawn = MapRecorder.of(replay.world, played.state, last)
+            if drawn is not None:
+                drawn.add(played.n, played.state, played.selected)
+            if played.n in times:
+                inference.add(played.n)
+            if played.n == saved_at:
+                difference = _difference(folder, work, played.state)
+            shown.played(played.n)
     pi = rates(replay.world, replay.engine, last)
     return Recording(
         last,

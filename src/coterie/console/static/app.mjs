@@ -2,25 +2,21 @@
 
 import { enterToken, onSession, refreshSession } from './api.mjs'
 import { announce, h, notice, replace } from './dom.mjs'
-import { clustersPage } from './pages/clusters.mjs'
-import { comparePage } from './pages/compare.mjs'
-import { papersPage } from './pages/papers.mjs'
-import { runPage } from './pages/run.mjs'
 import { runsPage } from './pages/runs.mjs'
-import { startPage } from './pages/start.mjs'
-import { userPage } from './pages/user.mjs'
 import { showPermission } from './permission.mjs'
 
-// Each page is a function (main, query) -> a function that ends it, or nothing.
+// Each page is a function (main, query) -> a function that ends it, or nothing. The first page is
+// part of the frame; the others are loaded when they are opened, or after the first one.
 const PAGES = {
-  runs: { title: 'Runs', open: runsPage, inMenu: true },
-  compare: { title: 'Compare', open: comparePage },
-  run: { title: 'Run', open: runPage },
-  clusters: { title: 'Clusters', open: clustersPage, inMenu: true },
-  user: { title: 'Users', open: userPage, inMenu: true },
-  start: { title: 'Start an experiment', open: startPage, inMenu: true },
-  papers: { title: 'Papers', open: papersPage, inMenu: true },
+  runs: { title: 'Runs', load: async () => runsPage, inMenu: true },
+  compare: { title: 'Compare', load: async () => (await import('./pages/compare.mjs')).comparePage },
+  run: { title: 'Run', load: async () => (await import('./pages/run.mjs')).runPage },
+  clusters: { title: 'Clusters', load: async () => (await import('./pages/clusters.mjs')).clustersPage, inMenu: true },
+  user: { title: 'Users', load: async () => (await import('./pages/user.mjs')).userPage, inMenu: true },
+  start: { title: 'Start an experiment', load: async () => (await import('./pages/start.mjs')).startPage, inMenu: true },
+  papers: { title: 'Papers', load: async () => (await import('./pages/papers.mjs')).papersPage, inMenu: true },
 }
+const SOON = 500
 
 let close = () => {}
 let opened = 0
@@ -37,7 +33,8 @@ async function route() {
   const main = document.getElementById('main')
   replace(main, h('p', { class: 'quiet' }, 'Loading …'))
   try {
-    const end = await page.open(main, new URLSearchParams(words))
+    const open = await page.load()
+    const end = number === opened ? await open(main, new URLSearchParams(words)) : null
     // Another page may have been opened in the meantime.
     if (number === opened) close = end ?? (() => {})
     else end?.()
@@ -80,6 +77,12 @@ async function begin() {
     }
   })
   await route()
+  setTimeout(loadOthers, SOON)
+}
+
+/** All pages, so that they open at once, also while the console is being started again. */
+function loadOthers() {
+  for (const page of Object.values(PAGES)) page.load().catch(() => {})
 }
 
 begin()

@@ -13,10 +13,12 @@ let loading = null
 
 function plotly() {
   loading ??= new Promise((resolve, reject) => {
+    // With this id and class, plotly adds no inline styles, which the content policy forbids.
+    const styles = h('link', { rel: 'stylesheet', href: '/static/plotly.css', id: 'plotly.js-style-global', class: 'no-inline-styles' })
     const script = h('script', { src: '/static/plotly.js' })
     script.addEventListener('load', () => resolve(window.Plotly))
     script.addEventListener('error', () => reject(new Error('plotly cannot be loaded')))
-    document.head.append(script)
+    document.head.append(styles, script)
   })
   return loading
 }

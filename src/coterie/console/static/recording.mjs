@@ -43,7 +43,7 @@ export function recordCard(about, again) {
 
   function show() {
     button.hidden = about.is_recording
-    replace(status, about.is_recording ? notice('The run is being replayed. This page goes on by itself.', 'info') : null,
+    replace(status, about.is_recording ? playedSoFar(about) : null,
       about.error ? notice(about.error, 'bad') : null)
     clearTimeout(timer)
     if (about.is_recording) timer = setTimeout(poll, POLL)
@@ -52,7 +52,7 @@ export function recordCard(about, again) {
   async function begin() {
     try {
       await post('/api/record', { run: about.run })
-      about = { ...about, is_recording: true, error: '' }
+      about = { ...about, is_recording: true, played: null, error: '' }
     } catch (error) {
       about = { ...about, error: error.message }
     }
@@ -62,7 +62,7 @@ export function recordCard(about, again) {
   async function poll() {
     try {
       const found = await get('/api/map', { run: about.run })
-      about = { ...about, is_recording: found.is_recording, error: found.error }
+      about = { ...about, is_recording: found.is_recording, played: found.played, error: found.error }
       if (found.is_recorded && !found.is_recording) {
         announce('The run is recorded.')
         again()
@@ -77,4 +77,15 @@ export function recordCard(about, again) {
   card.close = () => clearTimeout(timer)
   show()
   return card
+}
+
+/** How far a replay is, with the time left by its speed so far. */
+function playedSoFar({ played }) {
+  const known = played ?? { round: 0, rounds: 0, seconds: 0 }
+  const left = known.round ? ((known.rounds - known.round) * known.seconds) / known.round : NaN
+  const words = known.round ? `Replaying round ${format.count(known.round)} of ${format.count(known.rounds)}` : 'The replay begins: it reads the data'
+  return h('div', { class: 'progress' },
+    h('div', { class: 'words' }, h('strong', {}, words), h('span', { class: 'quiet' }, Number.isFinite(left) ? `about ${format.duration(left)} left` : '')),
+    h('progress', { max: known.rounds || 1, value: known.round, 'aria-label': 'Rounds that were replayed' }),
+    h('p', { class: 'quiet small' }, 'This page goes on by itself.'))
 }

@@ -6,7 +6,7 @@ import * as format from '../format.mjs'
 
 const REFRESH = 5000
 const MOST_SELECTED = 60
-const FIRST_ROWS = 60
+const FIRST_ROWS = 30
 const COLUMNS = [
   { key: 'name', title: 'Run' },
   { key: 'state', title: 'State' },

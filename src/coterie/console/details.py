@@ -60,6 +60,7 @@ def details(folder: FoundFolder, summary: RunSummary) -> JsonObject:
             "curve": run_folder.read_metrics(folder.path) if folder.has("metrics.jsonl") else [],
             "federation": read_status(folder.path) if folder.has(STATUS) else {},
             "command": _command(folder, config),
+            "resume": _resume(folder, summary),
         }
     )
 
@@ -72,6 +73,14 @@ def _command(folder: FoundFolder, config: JsonObject) -> str:
         return shown_command(["run", *run_options(Experiment.of(config))])
     except CoterieError:
         return shown_command(["run", str(folder.path / "config.yaml")])
+
+
+def _resume(folder: FoundFolder, summary: RunSummary) -> str:
+    """How to resume a federation: the console has neither its config nor its keys."""
+    if folder.kind != "federation" or summary.state != "stopped":
+        return ""
+    options = ["serve", "--config", "FILE", "--keys", "FOLDER", "--out", str(folder.path)]
+    return shown_command(options)
 
 
 def _text(value: object) -> str:

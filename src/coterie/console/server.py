@@ -30,6 +30,13 @@ class Ending:
         return self.server is not None and self.server.should_exit
 
 
+def warm_up() -> None:
+    """Import what the form and comparisons need: it takes seconds, for which nobody should wait."""
+    algorithms()
+    import pandas  # noqa: F401
+    import scipy.stats  # noqa: F401
+
+
 def serve_console(
     folders: Folders, access: ConsoleAccess, session: Session, log: Callable[[str], None]
 ) -> None:
@@ -51,8 +58,7 @@ def serve_console(
         log(f"Console: {access.url} shows {', '.join(map(str, folders.roots))}.")
         log(f"To start and stop runs, open {access.url}/#token={session.token}")
         log("Stop with Ctrl-C.")
-        # The form needs all algorithms, which takes seconds: not when somebody waits for it.
-        threading.Thread(target=algorithms, name="algorithms", daemon=True).start()
+        threading.Thread(target=warm_up, name="warm-up", daemon=True).start()
         ending.server = server_of(app, ApiConnection, tls)
         run_until_stopped(ending.server, listening)
     log("Stopped.")

@@ -2,6 +2,7 @@
 // PNG and CSV, and is drawn over rounds, megabytes or seconds.
 
 import { announce, h, notice, replace } from './dom.mjs'
+import { isDark, isPrinting, onTheme, variable } from './theme.mjs'
 
 const ON_DARK = {
   '#2a6f97': '#6fb7e0', '#e07a5f': '#f0937a', '#3d8361': '#6cc497', '#8e5ea2': '#c297d8',
@@ -9,6 +10,8 @@ const ON_DARK = {
   '#7f5539': '#c79a7b', '#1d3557': '#8aa9d6', '#9aa5b1': '#7b8794',
 }
 const SAVED = { width: 900, height: 540 }
+// Within the margins of a page, and within a card.
+const ON_PAPER = { width: 620, height: 330 }
 let loading = null
 
 function plotly() {
@@ -23,14 +26,8 @@ function plotly() {
   return loading
 }
 
-const dark = window.matchMedia('(prefers-color-scheme: dark)')
-
 export function colourOf(colour) {
-  return dark.matches ? ON_DARK[colour] ?? colour : colour
-}
-
-function variable(name) {
-  return getComputedStyle(document.documentElement).getPropertyValue(name).trim()
+  return isDark() ? ON_DARK[colour] ?? colour : colour
 }
 
 /** Plotly reads tags such as <b> in texts: show them as they are. */
@@ -100,11 +97,11 @@ export function figureCard(figure, name) {
     current = next
     return draw()
   }
+  const forget = onTheme(draw)
   card.close = () => {
-    dark.removeEventListener('change', draw)
+    forget()
     window.Plotly?.purge(plot)
   }
-  dark.addEventListener('change', draw)
   card.drawn = draw()
   return card
 }
@@ -137,6 +134,7 @@ function layoutOf(figure, axis) {
   const grid = variable('--grid')
   const lines = { gridcolor: grid, zerolinecolor: grid, linecolor: grid, automargin: true }
   return {
+    ...(isPrinting() ? ON_PAPER : { autosize: true }),
     margin: { l: 58, r: 14, t: 8, b: 46 }, showlegend: false, hovermode: figure.series.some((series) => series.dots) ? 'closest' : 'x unified',
     hoverlabel: { bgcolor: variable('--raised'), bordercolor: variable('--line'), font: { color: text } },
     paper_bgcolor: 'rgba(0,0,0,0)', plot_bgcolor: 'rgba(0,0,0,0)',

@@ -163,11 +163,22 @@ export function mapCanvas(canvas, data) {
     write(others, colours, FAINT, stamps.dot)
     write(selected, text, FULL, stamps.ring)
     write(selected, colours, FULL, stamps.selected)
-    context.putImageData(image, 0, 0)
+    paint()
     context.lineWidth = 2 * ratio
     context.strokeStyle = asCss(theme.text)
     for (const n of data.centres[frame / data.users] ?? []) if (n >= 0) drawCentre(n, palette[data.clusters[frame + n] + 1])
     if (marked >= 0) drawMark(marked)
+  }
+
+  /** Puts the pixels on the canvas. While a page is printed, a browser keeps pictures and no pixels. */
+  function paint() {
+    if (!theme.isPaper) {
+      context.putImageData(image, 0, 0)
+      return
+    }
+    const picture = new OffscreenCanvas(width, height)
+    picture.getContext('2d').putImageData(image, 0, 0)
+    context.drawImage(picture, 0, 0)
   }
 
   function drawCentre(n, colour) {

@@ -6,11 +6,11 @@ import { announce, commandBox, field, h, notice, replace, table } from '../dom.m
 import * as format from '../format.mjs'
 import { asCss, colourOfCluster, mapCanvas, radiusOf } from '../map_canvas.mjs'
 import { chooseRun, recordCard, titleOf } from '../recording.mjs'
+import { isDark, isPrinting, onTheme, variable } from '../theme.mjs'
 
 const ABOUT = 'Users’ embeddings in two dimensions, round by round: who was selected, and how clusters change.'
 const SECONDS = 15
 const SLOWEST = 2
-const dark = window.matchMedia('(prefers-color-scheme: dark)')
 const still = window.matchMedia('(prefers-reduced-motion: reduce)')
 
 export async function clustersPage(main, query) {
@@ -65,10 +65,10 @@ function show(main, about, data, user) {
   page.drawing = mapCanvas(page.canvas, data)
   page.card = data.frames > 1 ? figureCard(changesFigure(page), 'cluster-changes') : null
   replace(main, titleOf('Clusters', about, h('a', { href: `#/user?run=${about.run}` }, 'Users')),
-    h('div', { class: 'map-and-facts' }, mapCard(page), h('div', {}, page.tiles,
+    h('div', { class: 'map-page' }, mapCard(page), h('div', {}, page.tiles,
       map.clusters ? h('details', { class: 'card' }, h('summary', {}, 'Clusters in this round'), h('div', { class: 'scroll', tabindex: 0, role: 'region', 'aria-label': 'Clusters in this round' }, page.clusters)) : null,
-      aboutCard(page))),
-    page.card, commandBox(about.command, 'Record this run on the command line'))
+      page.card), aboutCard(page)),
+    commandBox(about.command, 'Record this run on the command line'))
   return listen(page)
 }
 
@@ -137,7 +137,7 @@ function frameOf(page) {
 function listen(page) {
   const { canvas, slider, play } = page
   const themed = () => {
-    page.drawing.setTheme({ isDark: dark.matches, background: channels('--card'), text: channels('--text') })
+    page.drawing.setTheme({ isDark: isDark(), isPaper: isPrinting(), background: channels('--card'), text: channels('--text') })
     draw(page)
   }
   const sized = new ResizeObserver(() => {
@@ -146,7 +146,7 @@ function listen(page) {
   })
   page.drawing.resize()
   sized.observe(canvas)
-  dark.addEventListener('change', themed)
+  const forget = onTheme(themed)
   slider.addEventListener('input', () => {
     pause(page)
     page.position = Number(slider.value)
@@ -159,14 +159,14 @@ function listen(page) {
   return () => {
     pause(page)
     sized.disconnect()
-    dark.removeEventListener('change', themed)
+    forget()
     page.card?.close()
   }
 }
 
 /** The numbers of a colour of the style sheet. */
 function channels(name) {
-  const text = getComputedStyle(document.documentElement).getPropertyValue(name).trim()
+  const text = variable(name)
   const hex = text.length === 4 ? [...text.slice(1)].map((digit) => digit + digit).join('') : text.slice(1)
   return [0, 2, 4].map((at) => Number.parseInt(hex.slice(at, at + 2), 16))
 }
@@ -265,7 +265,7 @@ function showClusters(page, frame) {
   const numbers = ['Users', 'Selected', 'Joined', 'Left'].map((title) => ({ title, kind: 'number' }))
   replace(page.clusters, table([{ title: 'Cluster', lead: true }, ...numbers], rows.map((row, n) => {
     const swatch = h('span', { class: 'swatch inline' })
-    swatch.style.setProperty('background', asCss(colourOfCluster(n, dark.matches)))
+    swatch.style.setProperty('background', asCss(colourOfCluster(n, isDark())))
     return [[swatch, ` ${n + 1}`], ...[row.size, row.selected, row.joined, row.left].map(format.count)]
   })))
 }
@@ -314,7 +314,7 @@ function asSvg(page) {
   const radius = radiusOf(data.users)
   const dots = page.drawing.points().map(([x, y], n) => {
     const isSelected = data.selections[frame + n]
-    const fill = asCss(colourOfCluster(data.clusters[frame + n], dark.matches))
+    const fill = asCss(colourOfCluster(data.clusters[frame + n], isDark()))
     return `<circle cx="${x.toFixed(1)}" cy="${y.toFixed(1)}" r="${isSelected ? radius + 1.2 : radius}" fill="${fill}"${isSelected ? ` stroke="${asCss(channels('--text'))}"` : ' opacity="0.6"'}/>`
   })
   announce('The map was saved.')

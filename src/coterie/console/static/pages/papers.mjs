@@ -30,7 +30,7 @@ function paper(found) {
 
 function score({ title, counts }) {
   const entries = Object.entries(counts).filter(([, n]) => n)
-  return h('div', {}, h('h3', {}, title), h('div', { class: 'buttons' }, entries.map(([verdict, n]) => badge(KINDS[verdict], `${n} ${verdict}`))))
+  return h('div', {}, h('h3', {}, title), h('div', { class: 'badges' }, entries.map(([verdict, n]) => badge(KINDS[verdict], `${n} ${verdict}`))))
 }
 
 function item(found) {

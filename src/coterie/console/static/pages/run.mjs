@@ -19,7 +19,7 @@ export async function runPage(main, query) {
     .map((name) => [name, h('div', {})]))
   const page = { id, parts, summary: null, federation: {}, begin: null, lines: [], points: [], card: null, error: '', details: null }
   const { title, problem, progress, tiles, figure, refused, nodes, points, result, about } = parts
-  replace(main, title, problem, progress, tiles, h('div', { class: 'sides' }, h('div', {}, figure, refused, nodes, points), h('div', {}, result, about)))
+  replace(main, title, problem, progress, tiles, h('div', { class: 'sides' }, h('div', {}, figure, refused, nodes, points), result, about))
   await showDetails(page)
   if (page.summary?.state === 'finished') return () => page.card?.close()
   const stop = follow(id, {
@@ -272,7 +272,7 @@ function showPoints(page) {
 }
 
 function showResult(page) {
-  const { result = {}, words = {}, settings = {}, command } = page.details
+  const { result = {}, words = {}, settings = {}, command, resume } = page.details
   const names = Object.keys(result.metrics ?? {})
   const columns = [{ title: 'Metric', lead: true, kind: 'tight' }, { title: 'What it measures', lead: true }, { title: page.summary?.protocol ?? 'Value', kind: 'number' }, { title: 'Full ranking', kind: 'number' }, { title: 'Most popular items', kind: 'number' }]
   const rows = names.map((name) => [name, h('span', { class: 'quiet small' }, words[name]), value(result.metrics, name), value(result.full, name), value(result.popular, name)])
@@ -284,6 +284,7 @@ function showResult(page) {
     received_by_server(result))
   const entries = Object.entries(settings).filter(([, each]) => each !== '')
   replace(page.parts.about,
+    resume ? commandBox(resume, 'Resume the federation where its keys are') : null,
     command ? commandBox(command) : null,
     entries.length ? h('details', { class: 'card' }, h('summary', {}, `${entries.length} settings`),
       h('dl', { class: 'settings' }, entries.map(([key, each]) => h('div', {}, h('dt', {}, key), h('dd', {}, each))))) : null,

@@ -33,6 +33,7 @@ export async function runsPage(main) {
   const search = h('input', { type: 'search', placeholder: 'Search runs ( / )', 'aria-label': 'Search runs', value: chosen.search })
   const selects = FILTERS.map(([key, title]) => [key, title, h('select', { 'aria-label': title })])
   const compare = h('button', { type: 'button', class: 'primary' }, 'Compare')
+  const hint = h('span', { class: 'quiet small' }, 'Select finished runs to compare them')
   const clear = h('button', { type: 'button' }, 'Clear selection')
   const head = h('tr', {})
   const body = h('tbody', {})
@@ -84,6 +85,8 @@ export async function runsPage(main) {
     compare.disabled = !n || n > MOST_SELECTED
     compare.textContent = n ? `Compare ${n} ${n === 1 ? 'run' : 'runs'}` : 'Compare'
     clear.hidden = !n
+    hint.hidden = n > 0 || !runs.length
+    compare.hidden = !runs.length
     tableCard.hidden = !shown.length
     replace(empty, shown.length ? null : nothing(runs.length))
     replace(commands, n ? commandBox(reportOf(runs.filter((run) => chosen.selected.has(run.id))), 'Show the selected runs on the command line') : null)
@@ -119,7 +122,7 @@ export async function runsPage(main) {
   }
 
   replace(main,
-    h('div', { class: 'title' }, h('div', {}, h('h1', {}, 'Runs'), count), h('div', { class: 'buttons' }, clear, compare)),
+    h('div', { class: 'title' }, h('div', {}, h('h1', {}, 'Runs'), count), h('div', { class: 'buttons' }, hint, clear, compare)),
     h('div', { class: 'tools' }, search, selects.map(([, , select]) => select)),
     empty, tableCard, commands)
   await load()

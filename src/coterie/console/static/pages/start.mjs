@@ -31,7 +31,7 @@ export async function startPage(main) {
   async function showForm() {
     try {
       const form = await get('/api/form', { algorithm: state.algorithm, dataset: state.dataset })
-      about.textContent = [form.about, form.paper, form.tuned ? 'Defaults are tuned for this dataset.' : ''].filter(Boolean).join(' · ')
+      about.textContent = [capital(form.about), form.paper, form.tuned ? 'Defaults are tuned for this dataset.' : ''].filter(Boolean).join(' · ')
       replace(protocol, h('option', { value: '' }, `${form.protocol} (the dataset's)`), choices.protocols.filter((name) => name !== form.protocol).map((name) => h('option', { value: name }, name)))
       protocol.value = state.protocol
       const known = new Set(form.groups.flatMap((group) => group.inputs.map((each) => each.key)))
@@ -190,7 +190,11 @@ function controlOf(setting, id, value) {
 
 /** A rule, such as "at least 1", as a sentence. */
 function sentence(rule) {
-  return `${rule[0].toUpperCase()}${rule.slice(1)}.`
+  return `${capital(rule)}.`
+}
+
+function capital(text) {
+  return text.charAt(0).toUpperCase() + text.slice(1)
 }
 
 function textOf(value) {

@@ -122,7 +122,7 @@ code, pre { overflow-wrap: anywhere } pre { white-space: pre-wrap }
 @media (max-width: 60rem) {
   .claim { grid-template-columns: 8.5rem minmax(0, 1fr) }
   .claim .plots { grid-column: 1 / -1; margin-top: .4rem } }
-@media (max-width: 48rem) {
+@media screen and (max-width: 48rem) {
   body { font-size: 14px; line-height: 1.4; margin: .8rem auto; padding: 0 .9rem }
   h1 { font-size: 1.15rem }
   .opening { grid-template-columns: minmax(0, 1fr); gap: .6rem }
@@ -137,8 +137,12 @@ code, pre { overflow-wrap: anywhere } pre { white-space: pre-wrap }
   .wide td { border: 0; padding: 0; text-align: left; overflow-wrap: anywhere; min-width: 0 }
   .wide td:first-child { flex-basis: 100%; font-weight: 600 }
   .wide td:empty { display: none }
-  .wide td:not(:first-child)::before { content: attr(data-label) " "; color: var(--muted) } }
+  .wide td:not(:first-child)::before { content: attr(data-label) " "; color: var(--muted) }
+  .metrics td:nth-child(2) { flex-basis: 100% }
+  .metrics td:nth-child(2)::before { content: none } }
 @media print {
+  @page { margin: 13mm }
+  :root { font-size: 13px } .figures { grid-template-columns: minmax(0, 1fr) minmax(0, 1fr) }
   nav { display: none } details::details-content { content-visibility: visible; display: block }
   .claim, figure, .figure, tr, .headline { break-inside: avoid } body { max-width: none }
   h2, h3 { break-after: avoid } body { font-size: 12px } }

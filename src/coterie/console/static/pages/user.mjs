@@ -119,7 +119,7 @@ function recommendedCard({ user, algorithm }) {
     '': `${algorithm} does not compare items, so it cannot say why.`,
   }[user.why]
   const rows = user.recommended.map((item, n) => [`${n + 1}. ${nameOf(item)}`, format.signed(item.score, 3), reasons(item.reasons, user.why)])
-  const columns = [{ title: 'Item', lead: true }, { title: 'Score', kind: 'number' }, { title: 'Why' }]
+  const columns = [{ title: 'Item', lead: true }, { title: 'Score', kind: 'number' }, { title: 'Why', kind: 'rest' }]
   return h('section', { class: 'card' }, h('h2', {}, 'Recommendations'), h('p', { class: 'quiet small' }, words),
     rows.length ? table(columns, rows) : h('p', {}, 'The model does not serve this user: it had nothing to train on.'))
 }

@@ -115,7 +115,7 @@ def pages(console: Console, folder: Path) -> dict[str, str]:
         f"{base}/run?{of('hostile')}": "What the server receives",
         f"{base}/run?{of(NAME)}": "Result",
         f"{base}/run?{of('half')}": "Round 3 of 9",
-        f"{base}/run?{of('federation')}": "Nodes connected",
+        f"{base}/run?{of('federation')}": "Nodes at the end",
         f"{base}/start": "Settings of fedfast",
         f"{base}/papers": "A paper",
     }
@@ -138,7 +138,7 @@ def test_canaries_are_shown_as_they_are(console: Console, folder: Path, chromium
     tab = Tab(chromium)
     tab.open(f"{console.url}#/runs", NAME)
     assert NAME in tab.text(".runs-table td.name a")
-    tab.open(f"{console.url}#/run?run={id_of(folder / 'federation')}", "Nodes connected")
+    tab.open(f"{console.url}#/run?run={id_of(folder / 'federation')}", "Nodes at the end")
     assert CANARY in tab.text("#main td")
     tab.open(f"{console.url}#/papers", "A paper")
     assert tab.page.get_by_text(CANARY, exact=True).count() > 1

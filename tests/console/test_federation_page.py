@@ -47,7 +47,7 @@ def watch(console: Console, chromium: Any, site: Site) -> Tab:  # noqa: F811
     tab = Tab(chromium)
     tab.open(f"{console.url}#token={console.token}", "May start and stop runs")
     tab.open(f"{console.url}#/run?run={id_of(site.folder / 'run')}", "Nodes connected")
-    tab.page.locator(".badge.running").wait_for(timeout=SECONDS)
+    tab.page.locator(".title .badge.running").wait_for(timeout=SECONDS)
     tab.page.wait_for_function(
         "() => /^Round [1-9]/.test(document.querySelector('.round-count')?.textContent)",
         timeout=SECONDS,
@@ -76,7 +76,7 @@ def test_a_federation_is_followed_stopped_and_resumed(
         assert set(tab.text("section:has(h2:text-is('Nodes')) .badge")) == {"answers"}
 
         page.get_by_role("button", name="Stop").click()
-        page.locator(".badge.stopped").wait_for(timeout=SECONDS)
+        page.locator(".title .badge.stopped").wait_for(timeout=SECONDS)
         site.wait(lambda: site.started[0].poll() is not None, 60)
         stopped = site.status()["round"]
         assert 0 < stopped < ROUNDS
@@ -86,14 +86,14 @@ def test_a_federation_is_followed_stopped_and_resumed(
         page.get_by_text("coterie serve --config").wait_for()
 
         begin(site)
-        page.locator(".badge.running").wait_for(timeout=SECONDS)
+        page.locator(".title .badge.running").wait_for(timeout=SECONDS)
         page.wait_for_function(
             "round => Number(/Round ([\\d,]+)/.exec(document.querySelector('.round-count')"
             "?.textContent)?.[1].replaceAll(',', '')) > round",
             arg=stopped,
             timeout=SECONDS,
         )
-        page.locator(".badge.finished").wait_for(timeout=3 * SECONDS)
+        page.locator(".title .badge.finished").wait_for(timeout=3 * SECONDS)
         assert site.status()["round"] == ROUNDS
         assert tab.problems == []
 
@@ -107,7 +107,7 @@ def check_progress(tab: Tab, kind: str) -> None:
     assert found["Nodes connected"].startswith("2")
     assert found["Users"].startswith("200")
     assert found["Refused"].startswith("0")
-    assert re.match(r"\d[\d,.]* [kM]?B", found["Sent by clients"])
+    assert re.match(r"\d[\d,.]* [kM]?B", found["Sent by nodes"])
     assert tab.page.get_by_text(re.compile("about .* left")).count() == 1
     if kind == "budget":
         spent = float(re.match(r"[\d.]+", found["Privacy spent"])[0])  # type: ignore[index]

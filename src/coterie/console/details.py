@@ -42,6 +42,7 @@ SHOWN = (
     "version",
 )
 """What the page shows of a result."""
+DATA = "--dataset=FILE"
 
 
 def details(folder: FoundFolder, summary: RunSummary) -> JsonObject:
@@ -70,7 +71,11 @@ def _command(folder: FoundFolder, config: JsonObject) -> str:
     if not config:
         return ""
     try:
-        return shown_command(["run", *run_options(Experiment.of(config))])
+        options = run_options(Experiment.of(config))
+        if folder.kind == "federation":
+            # The data of a federation is on its nodes; a simulation needs a file with all of it.
+            options = [DATA if option.startswith("--dataset=") else option for option in options]
+        return shown_command(["run", *options])
     except CoterieError:
         return shown_command(["run", str(folder.path / "config.yaml")])
 

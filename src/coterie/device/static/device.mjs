@@ -21,6 +21,8 @@ const SIMULATED = new URLSearchParams(location.search).get("draws") === "simulat
 
 class DevicePage {
   #stop = null;
+  /** The terms are open for those who decide whether to join, and folded afterwards. */
+  #wasJoined = null;
 
   constructor(store, network, gateway, terms, items) {
     this.store = store;
@@ -58,6 +60,7 @@ class DevicePage {
     byId("heading").textContent = this.client.heading;
     byId("with-rate").hidden = !this.client.hasRate;
     byId("without-rate").hidden = this.client.hasRate;
+    byId("step-rate").hidden = !this.client.hasRate;
     const facts = [
       ["Federation", terms.name],
       ["Algorithm", terms.algorithm],
@@ -100,6 +103,11 @@ class DevicePage {
     this.#rateMoved();
     byId("not-joined").hidden = identity !== null;
     byId("joined").hidden = identity === null;
+    byId("steps").hidden = identity !== null;
+    if ((identity !== null) !== this.#wasJoined) {
+      this.#wasJoined = identity !== null;
+      byId("about-federation").open = !this.#wasJoined;
+    }
     byId("device-name").textContent = identity ? identity.device : "";
     const isFinished = (await this.store.get("finishedRun")) === this.terms.run;
     byId("take-part").hidden = takesPart || isFinished;

@@ -61,7 +61,8 @@ export class RecommendView {
 }
 
 function noteOn(model, hasRow) {
-  if (!hasRow) return "Train in one round first: your row decides what you get.";
+  if (!hasRow)
+    return "Take part in a round first: it makes the row of numbers that stands for you, and stays here.";
   if (!model) return "Get the item table first. It is the same for all users.";
   return `The item table is in this browser (${size(model.length)}).`;
 }

@@ -11,7 +11,7 @@ const COLOUR = '#2a6f97'
 const RECENT = 12
 // Figures of a federation's status that have a place of their own on the page.
 const PLACED = ['state', 'round', 'rounds', 'refused', 'last_refused', 'metrics', 'updates', 'dropped', 'bytes_up', 'bytes_down',
-  'epsilon', 'epsilon_spent', 'nodes', 'enrolled', 'silent', 'users', 'seconds_per_round', 'last_contact', 'note']
+  'epsilon', 'epsilon_spent', 'nodes', 'enrolled', 'silent', 'users', 'seconds_per_round', 'last_contact', 'note', 'least_nodes']
 
 export async function runPage(main, query) {
   const id = query.get('run') ?? ''
@@ -105,14 +105,16 @@ function showTitle(page) {
   document.title = `${run.name} · Coterie console`
   const stop = writeButton('Stop', () => act(page, '/api/stop'), { class: 'danger' })
   const resume = writeButton('Resume', () => act(page, '/api/resume'), { class: 'primary' })
-  const what = [run.algorithm, run.dataset && `on ${run.dataset}`].filter(Boolean).join(' ')
+  const where = run.kind === 'federation' ? ', a federation of nodes' : run.dataset && ` on ${run.dataset}`
+  const what = [run.algorithm, where].filter(Boolean).join('')
   const about = [what, run.protocol && `evaluated by ${run.protocol}`, run.seed !== null && `seed ${run.seed}`]
   replace(page.parts.title, h('div', { class: 'title' },
     h('div', {}, h('h1', {}, run.name), h('p', { class: 'quiet' }, about.filter(Boolean).join(', '))),
     h('div', { class: 'buttons' }, badge(run.state), isActive ? stop : null, canResume ? resume : null,
       run.state === 'finished' && run.kind === 'run' ? h('a', { href: `#/compare?run=${run.id}` }, 'Figures and tests') : null,
-      run.state === 'finished' || run.kind === 'federation' ? h('a', { href: `#/clusters?run=${run.id}` }, 'Clusters') : null,
-      run.state === 'finished' || run.kind === 'federation' ? h('a', { href: `#/user?run=${run.id}` }, 'Users') : null)))
+      // Users of a federation are on their nodes: there is nothing to show here.
+      run.state === 'finished' && run.kind === 'run' && run.is_federated ? h('a', { href: `#/clusters?run=${run.id}` }, 'Clusters') : null,
+      run.state === 'finished' && run.kind === 'run' ? h('a', { href: `#/user?run=${run.id}` }, 'Users') : null)))
 }
 
 async function act(page, path) {
@@ -128,11 +130,13 @@ async function act(page, path) {
 
 function showProblem(page) {
   const run = page.summary
-  const note = page.federation?.note
+  const { note, state, nodes, least_nodes: least } = page.federation ?? {}
+  const isWaiting = run?.state === 'running' && state === 'waiting' && least
   replace(page.parts.problem,
     page.isLost ? notice('The console does not answer. This page goes on once it does.', 'info') : null,
     page.error ? notice(page.error, 'bad') : null,
     run?.error && run.error !== page.error ? notice(run.error, 'bad') : null,
+    isWaiting ? notice(`Waiting for nodes: ${format.count(nodes)} of ${format.count(least)} have joined.`, 'info') : null,
     note && run?.state !== 'finished' ? notice(note) : null)
 }
 
@@ -167,8 +171,10 @@ function showTiles(page) {
   const status = page.federation ?? {}
   const last = page.lines.at(-1) ?? page.points.at(-1) ?? {}
   const result = page.details?.result ?? {}
-  const up = last.bytes_up ?? status.bytes_up ?? result.bytes_up
-  const down = last.bytes_down ?? status.bytes_down ?? result.bytes_down
+  // The log counts bytes as if every user had a device; the server of a federation counts those sent.
+  const up = status.bytes_up ?? last.bytes_up ?? result.bytes_up
+  const down = status.bytes_down ?? last.bytes_down ?? result.bytes_down
+  const sender = run.kind === 'federation' ? 'nodes' : 'clients'
   const rounds = last.round ?? run.round
   const name = page.begin?.begin.metric ?? run.metric
   const latest = page.points.at(-1)
@@ -178,13 +184,13 @@ function showTiles(page) {
   const step = run.steps === 'epochs' ? 'epoch' : 'round'
   const perStep = (bytes) => (rounds ? `${format.size(bytes / rounds)} ${step === 'epoch' ? 'an epoch' : 'a round'}` : '')
   const tiles = [
-    name ? field(name, format.metric(name, value ?? NaN), run.state === 'finished' ? 'all tested users' : latest ? `${step} ${format.count(latest.round)}` : 'not measured yet') : null,
+    name ? field(name, format.metric(name, value ?? NaN), run.state === 'finished' ? 'all tested users' : latest ? `${step} ${format.count(latest.round)}` : status.epsilon ? 'not reported under a privacy budget' : 'not measured yet') : null,
     down ? field('Accepted', format.count(last.updates ?? status.updates ?? result.updates), 'updates') : null,
     down ? field('Refused', format.count(sum(refusedOf(page))), 'updates') : null,
     down ? field('Dropped out', format.count(last.dropped ?? status.dropped ?? result.dropped ?? NaN), 'clients') : null,
-    down ? field('Sent by clients', format.size(up), perStep(up)) : null,
-    down ? field('Sent to clients', format.size(down), perStep(down)) : null,
-    status.nodes !== undefined ? field('Nodes connected', format.count(status.nodes), status.enrolled !== undefined ? `${format.count(status.enrolled)} enrolled` : '') : null,
+    down ? field(`Sent by ${sender}`, format.size(up), perStep(up)) : null,
+    down ? field(`Sent to ${sender}`, format.size(down), perStep(down)) : null,
+    status.nodes !== undefined ? field(run.state === 'running' ? 'Nodes connected' : 'Nodes at the end', format.count(status.nodes), status.enrolled !== undefined ? `${format.count(status.enrolled)} enrolled` : '') : null,
     status.users !== undefined ? field('Users', format.count(status.users)) : null,
     field('Training time', format.duration(last.seconds ?? run.seconds ?? NaN), rounds ? `${format.count(rounds)} ${step}${rounds === 1 ? '' : 's'}` : ''),
     epsilon || Number.isFinite(spent) ? field('Privacy spent', Number.isFinite(spent) ? spent.toFixed(2) : '–', epsilon ? `of ε = ${Number(epsilon)}` : 'ε') : null,
@@ -240,12 +246,14 @@ function showNodes(page) {
   const status = page.federation ?? {}
   if (page.summary.kind !== 'federation') return
   const silent = new Set(Array.isArray(status.silent) ? status.silent : [])
+  const isRunning = page.summary.state === 'running'
+  const stateOf = (node) => (silent.has(node) ? badge('stopped', 'silent') : isRunning ? badge('finished', 'answers') : h('span', { class: 'quiet' }, 'the server has ended'))
   const contacts = Object.entries(status.last_contact ?? {})
   const others = Object.entries(status).filter(([key, value]) => !PLACED.includes(key) && isShort(value))
   replace(page.parts.nodes,
     contacts.length ? h('section', { class: 'card' }, h('h2', {}, 'Nodes'),
       table([{ title: 'Node', lead: true }, { title: 'State' }, { title: 'Last contact' }],
-        contacts.map(([node, at]) => [node, silent.has(node) ? badge('stopped', 'silent') : badge('finished', 'answers'), format.ago(Date.parse(at) / 1000)]))) : null,
+        contacts.map(([node, at]) => [node, stateOf(node), format.ago(Date.parse(at) / 1000)]))) : null,
     others.length ? h('details', { class: 'card' }, h('summary', {}, 'Status of the server'),
       h('dl', { class: 'settings' }, others.map(([key, value]) => h('div', {}, h('dt', {}, key.replaceAll('_', ' ')), h('dd', {}, text(value)))))) : null)
 }
@@ -285,7 +293,7 @@ function showResult(page) {
   const entries = Object.entries(settings).filter(([, each]) => each !== '')
   replace(page.parts.about,
     resume ? commandBox(resume, 'Resume the federation where its keys are') : null,
-    command ? commandBox(command) : null,
+    command ? commandBox(command, page.summary?.kind === 'federation' ? 'Simulate it on data in one place' : undefined) : null,
     entries.length ? h('details', { class: 'card' }, h('summary', {}, `${entries.length} settings`),
       h('dl', { class: 'settings' }, entries.map(([key, each]) => h('div', {}, h('dt', {}, key), h('dd', {}, each))))) : null,
     page.summary ? h('p', { class: 'quiet small wrap' }, page.summary.folder) : null)

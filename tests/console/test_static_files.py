@@ -40,7 +40,9 @@ def test_the_modules_of_the_first_page_are_loaded_at_once() -> None:
     needed = {"app.mjs"}
     while missing := {found for name in needed for found in imports(files, name)} - needed:
         needed |= missing
-    assert sorted([*named, "app.mjs"]) == sorted(needed)
+    scripts = re.findall(r'src="/static/([^"]+\.mjs)"', files["index.html"])
+    assert scripts == ["early.mjs", "app.mjs"]
+    assert sorted([*named, *scripts]) == sorted(needed)
     assert "chart.mjs" not in needed
 
 

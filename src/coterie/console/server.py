@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
     import uvicorn
 
 
+QUIET_SECONDS = 5.0
+
+
 @dataclass(slots=True)
 class Ending:
     """Whether the server ends: streams of events would keep it open."""
@@ -33,6 +37,8 @@ class Ending:
 def warm_up() -> None:
     """Import what the form and comparisons need: it takes seconds, for which nobody should wait."""
     algorithms()
+    # Whoever opens the first page now should not wait for the comparisons of a later one.
+    time.sleep(QUIET_SECONDS)
     import pandas  # noqa: F401
     import scipy.stats  # noqa: F401
 

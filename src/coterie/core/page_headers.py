@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-Header = tuple[bytes, bytes]
+PageHeader = tuple[bytes, bytes]
 
 
-def page_headers(**sources: str) -> tuple[Header, ...]:
+def page_headers(**sources: str) -> tuple[PageHeader, ...]:
     """The headers of pages that load from their own server only, and from what `sources` adds.
 
     `sources`: a kind of content, such as img, and where it may come from besides 'self'.

@@ -19,7 +19,7 @@ MOST_FOLDERS = 1_000
 """Folders that are looked into, in the order of their names: a report must not take seconds."""
 
 
-class Neighbours(NamedTuple):
+class RunsBeside(NamedTuple):
     """The runs beside a run that its report compares it with."""
 
     runs: list[RunBeside]
@@ -27,7 +27,7 @@ class Neighbours(NamedTuple):
     """Finished runs beside it that were not looked into, since there are too many."""
 
 
-def centralised_beside(folder: Path, result: JsonObject) -> Neighbours:
+def centralised_beside(folder: Path, result: JsonObject) -> RunsBeside:
     """Finished centralised runs in the same parent folder, on the same data and protocol."""
     own = folder.resolve()
     found = []
@@ -36,7 +36,7 @@ def centralised_beside(folder: Path, result: JsonObject) -> Neighbours:
         other = None if path == own else _read(path)
         if other is not None and not other.get("bytes_down", 0) and are_comparable(result, other):
             found.append(RunBeside(path.name, other))
-    return Neighbours(found, sum(path != own for path in folders))
+    return RunsBeside(found, sum(path != own for path in folders))
 
 
 def _folders(parent: Path) -> Iterator[Path]:

@@ -1,5 +1,7 @@
 // Requests to the server of this page. Writes carry the header that only this page knows.
 
+import { early } from './early.mjs'
+
 let session = { may_write: false, csrf: '' }
 const listeners = new Set()
 
@@ -12,7 +14,7 @@ export class Refused extends Error {
 
 async function answer(path, options = {}) {
   try {
-    return await fetch(path, { credentials: 'same-origin', cache: 'no-store', ...options })
+    return await (early(path) ?? fetch(path, { credentials: 'same-origin', cache: 'no-store', ...options }))
   } catch {
     throw new Refused(0, 'The console does not answer. Is it still running?')
   }

@@ -175,16 +175,18 @@ function showTiles(page) {
   const up = status.bytes_up ?? last.bytes_up ?? result.bytes_up
   const down = status.bytes_down ?? last.bytes_down ?? result.bytes_down
   const sender = run.kind === 'federation' ? 'nodes' : 'clients'
+  const step = run.steps === 'epochs' ? 'epoch' : 'round'
   const rounds = last.round ?? run.round
   const name = page.begin?.begin.metric ?? run.metric
   const latest = page.points.at(-1)
   const value = run.state === 'finished' && Number.isFinite(run.value) ? run.value : latest?.metrics[name]
+  const measured = !Number.isFinite(value) ? (status.epsilon ? 'not reported under a privacy budget' : 'not measured yet')
+    : run.state === 'finished' ? 'all tested users' : `${step} ${format.count(latest.round)}`
   const epsilon = status.epsilon ?? result.privacy?.epsilon ?? page.details?.settings?.epsilon
   const spent = status.epsilon_spent ?? last.epsilon_spent ?? result.privacy?.epsilon_spent
-  const step = run.steps === 'epochs' ? 'epoch' : 'round'
   const perStep = (bytes) => (rounds ? `${format.size(bytes / rounds)} ${step === 'epoch' ? 'an epoch' : 'a round'}` : '')
   const tiles = [
-    name ? field(name, format.metric(name, value ?? NaN), run.state === 'finished' ? 'all tested users' : latest ? `${step} ${format.count(latest.round)}` : status.epsilon ? 'not reported under a privacy budget' : 'not measured yet') : null,
+    name ? field(name, format.metric(name, value ?? NaN), measured) : null,
     down ? field('Accepted', format.count(last.updates ?? status.updates ?? result.updates), 'updates') : null,
     down ? field('Refused', format.count(sum(refusedOf(page))), 'updates') : null,
     down ? field('Dropped out', format.count(last.dropped ?? status.dropped ?? result.dropped ?? NaN), 'clients') : null,

@@ -7,6 +7,9 @@ import * as format from '../format.mjs'
 const REFRESH = 5000
 const MOST_SELECTED = 60
 const FIRST_ROWS = 30
+const MORE_ROWS = 120
+// Milliseconds after which the first rows are on the screen.
+const PAINTED = 100
 const COLUMNS = [
   { key: 'name', title: 'Run' },
   { key: 'state', title: 'State' },
@@ -92,18 +95,18 @@ export async function runsPage(main) {
     replace(commands, n ? commandBox(reportOf(runs.filter((run) => chosen.selected.has(run.id))), 'Show the selected runs on the command line') : null)
   }
 
-  /** The first rows at once, the others in turns, so that the page answers in between. */
+  /** The first rows at once; the others once those are painted, in turns, so that the page answers in between. */
   function showRows(shown) {
     clearTimeout(rest)
     replace(body, shown.slice(0, FIRST_ROWS).map((run) => row(run, show)))
-    const append = (from) => {
+    const append = (from, after) => {
       if (from >= shown.length) return
       rest = setTimeout(() => {
-        body.append(...shown.slice(from, from + FIRST_ROWS).map((run) => row(run, show)))
-        append(from + FIRST_ROWS)
-      })
+        body.append(...shown.slice(from, from + MORE_ROWS).map((run) => row(run, show)))
+        append(from + MORE_ROWS, 0)
+      }, after)
     }
-    append(FIRST_ROWS)
+    append(FIRST_ROWS, PAINTED)
   }
 
   function showHead() {

@@ -52,7 +52,8 @@ def record_run(
     inference = InferenceRecorder(replay.collectors, ready.training.positives, replay.world.n_items)
     times = times_of(last) if replay.collectors else []
     # With patience the run saved the model of an earlier round than its last one.
-    saved_at = _rounds_in(replay, int(result.get("best_round", result["rounds"])))
+    saved_step = result["best_round"] if "best_round" in result else result["rounds"]
+    saved_at = _rounds_in(replay, int(saved_step))
     difference = math.nan
     drawn: MapRecorder | None = None
     began = time.perf_counter()

@@ -11,6 +11,8 @@ from coterie.types import Bools, Doubles, Floats, Ints, Longs
 
 BLOCK = 4096
 """Users whose rows are summed in one block. It does not depend on the number of threads."""
+FEW_LOTS = 1 << 14
+"""As many lots one thread draws faster than it wakes another."""
 LARGEST_WORD = (1 << 64) - 1
 
 
@@ -189,6 +191,7 @@ def _lowest(labels: Ints, key: int, share: Doubles, quotas: Longs) -> Ints:
         lambda first, last: kernel(labels, np.uint64(key), thresholds, first, last, drawn),
         len(labels),
         BLOCK,
+        alone=len(labels) <= FEW_LOTS,
     )
     users = np.flatnonzero(drawn)
     users = users[np.lexsort((_lots(key, users), labels[users]))]

@@ -23,7 +23,9 @@ from coterie.algorithms.sttfedrec import (
     item_dropout_keys,
     updates_in_memory,
 )
+from coterie.algorithms.two_tower.batches import InputRows
 from coterie.algorithms.two_tower.both_towers import BothTowers
+from coterie.algorithms.two_tower.distinct import distinct_items
 from coterie.algorithms.two_tower.item_requests import (
     client_content,
     draw_requests,
@@ -31,7 +33,7 @@ from coterie.algorithms.two_tower.item_requests import (
     user_inputs,
 )
 from coterie.algorithms.two_tower.settings import FederatedTowers
-from coterie.algorithms.two_tower.training import InputRows, PairOfGradients, TowerOps
+from coterie.algorithms.two_tower.training import PairOfGradients, TowerOps
 from coterie.data.content import Content
 from coterie.data.text_features import read
 from coterie.data.training_set import TrainingSet
@@ -79,13 +81,13 @@ def gradients(
     assert content.items is not None
     drawn = draw_requests(world, node, message.users, t)
     # The padding -1 comes first among the distinct items; its vector is computed and not used.
-    items, positions = np.unique(drawn.items, return_inverse=True)
+    items, positions = distinct_items(drawn.items)
     return TowerOps(world.settings).joint_gradients(
         (message.common["tower"], message.common["item_tower"]),
         user_inputs(node, message, drawn),
         InputRows(content.items, np.maximum(items, 0), item_dropout_keys(world, items, t)),
         content,
-        np.reshape(positions, drawn.items.shape),
+        positions,
         drawn,
         items_at_a_time,
     )

@@ -36,6 +36,7 @@ import numpy as np
 from coterie.algorithms import clustering as clusters
 from coterie.algorithms.algorithm import Algorithm
 from coterie.algorithms.two_tower import item_requests, requests, slots
+from coterie.algorithms.two_tower.batches import InputRows
 from coterie.algorithms.two_tower.both_towers import BothTowers
 from coterie.algorithms.two_tower.item_requests import (
     client_content,
@@ -53,16 +54,17 @@ from coterie.algorithms.two_tower.settings import (
 )
 from coterie.algorithms.two_tower.slots import Slots
 from coterie.algorithms.two_tower.training import (
-    InputRows,
     PairOfGradients,
     TowerOps,
     TowerState,
     fedadam,
-    mean_gradient,
+    mean_gradients_at,
+    rows_at,
     sum_rows_at,
 )
 from coterie.core import streams
 from coterie.core.records import Record
+from coterie.core.weak_cache import WeakCache
 from coterie.data.content import Content
 from coterie.data.text_features import read
 from coterie.data.training_set import TrainingSet
@@ -90,6 +92,8 @@ from coterie.types import TOO_LARGE, Floats, Ints, Longs, Message, Sizes, Update
 
 UPDATE_MEMORY = 1 << 28
 """Bytes of updates that are held in memory at a time."""
+LAST_SLOTS = WeakCache()
+"""The last slots that were assigned for an array of requests."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +170,21 @@ def store_requests(
 
 
 def assign_slots(world: World[FederatedTowers], state: STTFedRecState, t: int) -> Slots:
-    """Slots of the requested items, assigned at random; separately for every ring."""
+    """Slots of the requested items, assigned at random; separately for every ring.
+
+    The server needs the same slots three times in a round. The cache saves assigning them again.
+    """
+    assigned_for = (world.settings, world.seed, t)
+    last = LAST_SLOTS.get(state.requested)
+    if last is not None and last[0] == assigned_for:
+        assigned: Slots = last[1]
+        return assigned
+    assigned = _assign_slots(world, state, t)
+    LAST_SLOTS.put(state.requested, (assigned_for, assigned))
+    return assigned
+
+
+def _assign_slots(world: World[FederatedTowers], state: STTFedRecState, t: int) -> Slots:
     rings = [state.requesters]
     if world.settings.secure_aggregation != "none":
         rings = assign_groups(world, sample(world, state, t), t)
@@ -188,9 +206,8 @@ def embed(world: World[FederatedTowers], state: STTFedRecState, cohort: Ints, t:
     requesters = np.searchsorted(cohort, state.requesters)
     slots_of[requesters] = assigned.requested
     positions[requesters] = np.where(assigned.requested < 0, -1, position[assigned.requested])
-    # The position -1 reads the last row: zeros.
-    padded = np.vstack([vectors, np.zeros((1, vectors.shape[1]), np.float32)])
-    return Message(t, cohort, {}, {"embeddings": padded[positions], "slots": slots_of})
+    embeddings = rows_at(positions, vectors, world.settings.device)
+    return Message(t, cohort, {}, {"embeddings": embeddings, "slots": slots_of})
 
 
 def send_slots(
@@ -322,12 +339,8 @@ def single_pass(
     by = gradients(world, message, node).in_fixed_point()
     if by.largest[0] >= n * TOO_LARGE or by.largest[1] >= TOO_LARGE:
         return None
-    cuts = by.second
-    if not valid.all():
-        slots_of = slots_of[valid]
-        cuts = cuts[valid]
     return SinglePass(
-        sums={"tower": by.first, "cut": sum_by_slot(world, slots_of, cuts)},
+        sums={"tower": by.first, "cut": sum_by_slot(world, slots_of, by.second)},
         accepted=Accepted(message.users, unit_weights(n), np.empty((n, 0), np.int32)),
         n_rows=valid.sum(axis=1),
         private_state={},
@@ -356,9 +369,8 @@ def move_user_tower(
 
 def sum_by_item(world: World[FederatedTowers], state: STTFedRecState, cut: Longs) -> Longs:
     """The sums of all rings by item, whose index this server does not know."""
-    used = state.merged >= 0
     n_items = int(state.merged.max()) + 1
-    return sum_rows_at(state.merged[used], cut[used], n_items, world.settings.device)
+    return sum_rows_at(state.merged, cut, n_items, world.settings.device)
 
 
 # Step 6. Global item model update
@@ -386,7 +398,7 @@ def move_item_tower(
         return without_requests
     items = merge_slots(world, state, t)[1]
     order = np.argsort(items)
-    cut = mean_gradient(received["cut"][order], n, settings.device)
+    cut = mean_gradients_at(order, received["cut"], n, settings.device)
     inputs = item_inputs(world, items[order], t)
     by = TowerOps(settings).item_gradients(state.item_tower, inputs, catalogue(world), cut)
     before = TowerState(state.item_tower, state.item_mean, state.item_square)
@@ -406,7 +418,8 @@ def model(world: World[FederatedTowers], state: STTFedRecState | BothTowers) -> 
     """Item vectors are sent to devices; user vectors stay there."""
     content = catalogue(world)
     assert content.items is not None
-    rows = TowerOps(world.settings).directions(state.item_tower, content.items, content)
+    texts = InputRows(content.items, np.arange(len(content.items)))
+    rows = TowerOps(world.settings).directions(state.item_tower, texts, content)
     no_users = np.empty((0, rows.shape[1]), np.float32)
     sent = quantize_rows(rows, world.settings.precision)
     return Directions(no_users, *sent, user_tower=state.user_tower)
@@ -421,7 +434,7 @@ def client_model(
     keys = streams.keys(node.seed, "profile", last=node.users)
     users = np.arange(len(node.users))
     titles = requests.profiles(node.training, users, settings.titles, keys)
-    texts = user_texts(content, users, titles)
+    texts = InputRows(*user_texts(content, users, titles))
     return {"user_rows": TowerOps(settings).directions(state.user_tower, texts, content)}
 
 

@@ -17,11 +17,13 @@ from pydantic import Field
 
 from coterie.algorithms.algorithm import Algorithm
 from coterie.algorithms.two_tower import requests
+from coterie.algorithms.two_tower.batches import InputRows
 from coterie.algorithms.two_tower.both_towers import BothTowers
+from coterie.algorithms.two_tower.distinct import distinct_items
 from coterie.algorithms.two_tower.new_user import score_new_user
 from coterie.algorithms.two_tower.requests import user_texts
 from coterie.algorithms.two_tower.settings import POPULARITY_PRIOR, TwoTowers
-from coterie.algorithms.two_tower.training import InputRows, TowerOps
+from coterie.algorithms.two_tower.training import TowerOps
 from coterie.core import streams
 from coterie.data import text_features
 from coterie.data.content import Content
@@ -76,18 +78,18 @@ def step(
     """One step of Adam by the mean loss of a batch of users."""
     assert content.items is not None
     drawn = requests.draw(training, users, settings, streams.keys(seed, "request", n, last=users))
-    items, places = np.unique(drawn.items, return_inverse=True)
-    texts = user_texts(content, users, drawn.profiles)
+    items, places = distinct_items(drawn.items)
+    texts, rows = user_texts(content, users, drawn.profiles)
     user_keys = streams.keys(seed, "dropout of people", n, last=users)
     item_keys = streams.keys(seed, "dropout of items", n, int(users[0]), last=items)
     gradients = (
         TowerOps(settings)
         .joint_gradients(
             (state.user_tower, state.item_tower),
-            InputRows(texts, np.arange(len(users)), user_keys),
+            InputRows(texts, rows, user_keys),
             InputRows(content.items, np.maximum(items, 0), item_keys),
             content,
-            np.reshape(places, drawn.items.shape),
+            places,
             drawn,
         )
         .in_fixed_point()
@@ -105,9 +107,10 @@ def model(
     towers = TowerOps(settings)
     keys = streams.keys(seed, "profile", last=users)
     titles = requests.profiles(training, users, settings.titles, keys)
-    texts = user_texts(content, users, titles)
-    user_rows = towers.directions(state.user_tower, texts, content)
-    item_rows = towers.directions(state.item_tower, content.items, content)
+    profiles = InputRows(*user_texts(content, users, titles))
+    item_texts = InputRows(content.items, np.arange(len(content.items)))
+    user_rows = towers.directions(state.user_tower, profiles, content)
+    item_rows = towers.directions(state.item_tower, item_texts, content)
     sent = quantize_rows(item_rows, settings.precision)
     return Directions(user_rows, *sent, user_tower=state.user_tower)
 

@@ -32,16 +32,19 @@ def workers() -> int:
     return int(wanted)
 
 
-def over(work: Callable[[int, int], object], load: Longs | int, smallest: int = 1) -> None:
+def over(
+    work: Callable[[int, int], object], load: Longs | int, smallest: int = 1, alone: bool = False
+) -> None:
     """Call work(first, last) on ranges that together cover all rows.
 
     `load` is the number of rows, or the cumulative work per row (rows + 1 entries). Threads get
-    several ranges each only if the ranges then have at least `smallest` rows.
+    several ranges each only if the ranges then have at least `smallest` rows. `alone`: the work is
+    so little that waking other threads would take longer.
     """
     n = workers()
     rows = load if isinstance(load, int) else len(load) - 1
     pieces = n * PIECES_PER_THREAD if rows >= n * PIECES_PER_THREAD * smallest else n
-    if n == 1 or rows <= 1:
+    if n == 1 or rows <= 1 or alone:
         work(0, rows)
         return
     ranges = iter([(first, last) for first, last in pairwise(_cuts(load, pieces)) if first < last])

@@ -50,12 +50,14 @@ def nth_unseen(seen: Rows, users: Ints | Longs, ranks: Longs, n_items: int) -> L
 
     It is rank + (the number of seen items s_j with s_j - j <= rank).
     """
-    owner = np.repeat(np.arange(len(seen.counts)), seen.counts)
-    before = seen.items - (np.arange(len(seen.items)) - seen.offsets[owner])
+    n = len(seen.counts)
+    # s_j - j, in one ascending sequence over all rows: every row begins n_items + 1 higher.
+    row_starts = np.arange(n) * (n_items + 1) + seen.offsets[:-1]
+    before = np.repeat(row_starts, seen.counts)
+    before += seen.items
+    before -= np.arange(len(seen.items))
     passed = np.searchsorted(
-        owner * (n_items + 1) + before,
-        users[:, None].astype(np.int64) * (n_items + 1) + ranks,
-        side="right",
+        before, users[:, None].astype(np.int64) * (n_items + 1) + ranks, side="right"
     )
     return ranks + passed - seen.offsets[users][:, None]
 
@@ -65,15 +67,17 @@ def draw_sets(limits: Longs, n: int, keys: Keys) -> Longs:
 
     Every set is equally likely; the order within a row is not uniform.
     """
-    chosen = np.full((len(limits), n), -1, np.int64)
-    for j in range(n):
-        # Draw from 0..top. On a repeat take top, which no earlier step could draw.
-        top = limits - n + j
-        drawn = streams.below(streams.words(keys, j), np.maximum(top + 1, 0))
-        chosen[:, j] = np.where((chosen[:, :j] == drawn[:, None]).any(axis=1), top, drawn)
-    short = limits < n
-    chosen[short] = np.where(np.arange(n) < limits[short, None], np.arange(n), -1)
-    return chosen
+    # Draw the j-th from 0..top. On a repeat take top, which no earlier step could draw.
+    tops = limits - n + np.arange(n)[:, None]
+    chosen = streams.below(streams.first_words(keys, n), np.maximum(tops + 1, 0))
+    for j in range(1, n):
+        repeated = (chosen[:j] == chosen[j]).any(axis=0)
+        np.copyto(chosen[j], tops[j], where=repeated)
+    # A row with too few numbers takes them all.
+    short = np.flatnonzero(limits < n)
+    numbers = np.arange(n)[:, None]
+    chosen[:, short] = np.where(numbers < limits[short], numbers, -1)
+    return np.ascontiguousarray(chosen.T)
 
 
 def draw_sequences(limits: Longs, n: int, keys: Keys) -> Longs:
@@ -81,15 +85,13 @@ def draw_sequences(limits: Longs, n: int, keys: Keys) -> Longs:
 
     Every order is equally likely, so that any prefix of a row is a uniform draw too.
     """
-    chosen = np.empty((len(limits), n), np.int64)
-    taken = np.empty((len(limits), 0), np.int64)
-    for j in range(n):
-        left = limits - j
-        drawn = streams.below(streams.words(keys, j), np.maximum(left, 1))
+    left = limits - np.arange(n)[:, None]
+    chosen = streams.below(streams.first_words(keys, n), np.maximum(left, 1))
+    taken = np.empty((n, len(limits)), np.int64)
+    for j, drawn in enumerate(chosen):
         # Skip the numbers that are taken, in ascending order.
-        for before in taken.T:
+        for before in taken[:j]:
             drawn += drawn >= before
-        chosen[:, j] = np.where(left > 0, drawn, -1)
-        newest = np.where(left > 0, drawn, np.iinfo(np.int64).max)[:, None]
-        taken = np.sort(np.hstack([taken, newest]), axis=1)
-    return chosen
+        taken[j] = np.where(left[j] > 0, drawn, np.iinfo(np.int64).max)
+        taken[: j + 1].sort(axis=0)
+    return np.ascontiguousarray(np.where(left > 0, chosen, -1).T)

@@ -35,6 +35,12 @@ def words(keys: NDArray[np.uint64], n: int) -> NDArray[np.uint64]:
     return mix_array(keys + np.uint64((GOLDEN * (n + 1)) & WORD))
 
 
+def first_words(keys: NDArray[np.uint64], n: int) -> NDArray[np.uint64]:
+    """(n, streams) the first n numbers of every stream."""
+    steps = np.arange(1, n + 1, dtype=np.uint64) * np.uint64(GOLDEN)
+    return mix_array(keys + steps[:, None])
+
+
 def below(words: NDArray[np.uint64], limits: NDArray[np.int64]) -> NDArray[np.int64]:
     """Integers below each limit from random words (multiply-shift, bias at most limit / 2^32)."""
     return (((words >> np.uint64(32)) * limits.astype(np.uint64)) >> np.uint64(32)).astype(np.int64)

@@ -83,7 +83,9 @@ class Ragged:
         return len(self.rows.counts)
 
     def take(self, which: Ints | Longs) -> Ragged:
-        return Ragged(self.rows.of_users(which), self.weights[self.rows.places(which)])
+        places = self.rows.places(which)
+        offsets = np.concatenate([[0], np.cumsum(self.rows.counts_of(which))])
+        return Ragged(Rows(offsets, self.rows.items[places]), self.weights[places])
 
     def joined(self, which: Ints | Longs) -> Ragged:
         """Row k is the concatenation of the rows `which[k]` of (n, m) indices; -1 is padding."""

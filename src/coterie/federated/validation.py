@@ -17,6 +17,8 @@ from coterie.types import Bools, Doubles, Ints, Longs, Message, Sizes, Updates
 
 MOST_SAMPLES = 1 << 23
 """More could overflow a sum of n_k times an entry over 2^17 users."""
+FEW_ENTRIES = 1 << 16
+"""As many entries one thread checks faster than it wakes another."""
 DTYPES = {"users": np.int32, "samples": np.int64, "offsets": np.int64} | dict.fromkeys(
     ("items", "item_rows", "user_rows", "dense"), np.int32
 )
@@ -190,7 +192,9 @@ def _faults(
             *norms,
         )
 
-    parallel.over(part, updates.offsets)
+    columns = (updates.items, updates.item_rows, updates.user_rows, updates.dense)
+    few = sum(column.size for column in columns) <= FEW_ENTRIES
+    parallel.over(part, updates.offsets, alone=few)
     faults[(updates.samples < 1) | (updates.samples > MOST_SAMPLES)] = BAD_COUNT
     places = np.minimum(np.searchsorted(expected.users, updates.users), len(expected.users) - 1)
     duplicate = received[places]

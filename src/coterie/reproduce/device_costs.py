@@ -23,6 +23,7 @@ import numpy as np
 
 from coterie.algorithms import fltowers, sttfedrec
 from coterie.algorithms.registry import algorithm
+from coterie.algorithms.two_tower.batches import InputRows
 from coterie.algorithms.two_tower.item_requests import (
     client_content,
     draw_requests,
@@ -213,9 +214,9 @@ def inference(
     content = world.content
     assert content is not None
     assert content.items is not None
-    item_texts = content.items
+    item_texts = InputRows(content.items, np.arange(world.n_items))
     some_items = np.arange(min(ITEMS_TIMED, world.n_items))
-    some_texts = item_texts.take(some_items)
+    some_texts = InputRows(content.items, some_items)
     towers = TowerOps(world.settings)
 
     def best_ten(scored: Directions) -> Ints:

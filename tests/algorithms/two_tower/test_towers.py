@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from coterie.algorithms.two_tower import TOWERS, tower
-from coterie.algorithms.two_tower.batches import dropout, mix
+from coterie.algorithms.two_tower.batches import InputRows, dropout, mix
 from coterie.algorithms.two_tower.settings import FederatedTowers, TwoTowers
-from coterie.algorithms.two_tower.training import InputRows, TowerOps
+from coterie.algorithms.two_tower.training import TowerOps
 from coterie.baselines.towers import batches
 from coterie.core import streams
 from coterie.data import content, text_features
@@ -91,7 +91,7 @@ def test_dssm_equals_its_slow_twin(share, n_inputs):
     assert texts.items is not None
     flat = towers.start(3, "tower")
     keys = streams.keys(1, "rows", last=np.arange(len(TITLES)))
-    mask = dropout(keys, 12, share, torch.device("cpu"))
+    mask = dropout(keys, 12, share)
     masks = np.ones((len(TITLES), 12)) if mask is None else mask.numpy()
     expected = [
         slow_dssm(by_name(towers, flat), texts.items, k, masks[k]) for k in range(len(TITLES))
@@ -109,7 +109,7 @@ def test_clsm_equals_its_slow_twin(share):
     assert texts.items is not None
     flat = towers.start(3, "tower")
     keys = streams.keys(1, "rows", last=np.arange(len(TITLES)))
-    mask = dropout(keys, 6, share, torch.device("cpu"))
+    mask = dropout(keys, 6, share)
     masks = np.ones((len(TITLES), 6)) if mask is None else mask.numpy()
     expected = [slow_clsm(by_name(towers, flat), texts, k, masks[k]) for k in range(len(TITLES))]
     np.testing.assert_allclose(
@@ -172,9 +172,8 @@ def test_words_are_mixed_as_streams_mix_them():
 
 def test_the_dropout_of_a_row_does_not_depend_on_the_batch():
     keys = streams.keys(1, "rows", last=np.arange(50))
-    cpu = torch.device("cpu")
-    whole = dropout(keys, 37, 0.2, cpu)
-    some = dropout(keys[[7, 3]], 37, 0.2, cpu)
+    whole = dropout(keys, 37, 0.2)
+    some = dropout(keys[[7, 3]], 37, 0.2)
     assert whole is not None
     assert some is not None
     assert torch.equal(whole[[7, 3]], some)

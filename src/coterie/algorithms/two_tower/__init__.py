@@ -16,7 +16,7 @@ from coterie.errors import UnknownName
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from coterie.algorithms.two_tower.batches import TextBatch
+    from coterie.algorithms.two_tower.batches import PaddedBatch, TextBatch
 
 TowerParameters: TypeAlias = "dict[str, Tensor]"
 """Parameters of a tower, by name."""
@@ -39,7 +39,9 @@ class Tower:
     hidden: Callable[[tuple[int, ...]], int]
     """widths -> number of units that dropout applies to"""
     embed: Callable[[TowerParameters, TextBatch], Tensor]
-    """(parameters, a batch of n texts) -> vectors (n, widths[-1])"""
+    """(parameters, a batch of n texts) -> vectors (n, widths[-1]), on the CPU"""
+    embed_padded: Callable[[TowerParameters, PaddedBatch], Tensor]
+    """The same for rows of one length, on a GPU: its shapes do not depend on what is in them."""
     multiplications: Callable[[int, tuple[int, ...], int], int]
     """(inputs, widths of all layers, words of a text) -> multiplications of its forward pass, as
     Section 4.3 counts them: every input of a layer with every unit, zeros included"""

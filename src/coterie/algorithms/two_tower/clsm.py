@@ -14,15 +14,18 @@ alone. Dropout applies to v.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeAlias
 
 from coterie.algorithms.two_tower import Shapes, Tower, TowerParameters
-from coterie.algorithms.two_tower.batches import TextBatch
+from coterie.algorithms.two_tower.batches import PaddedBatch, TextBatch
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 WINDOW = 3
+Search: TypeAlias = "Callable[[Tensor, Tensor], Tensor]"
+"""(products, around) -> (n, pooled) the position of each largest sum"""
 
 
 def shapes(n_inputs: int, widths: tuple[int, ...]) -> Shapes:
@@ -40,19 +43,36 @@ def hidden(widths: tuple[int, ...]) -> int:
 
 
 def embed(net: TowerParameters, batch: TextBatch) -> Tensor:
+    products = parts(net["window"], batch)
+    around = neighbours(batch, padding=products.shape[1] - 1)
+    return layers(net, max_pool(products, around, argmax_by_position), batch.keep_mask)
+
+
+def embed_padded(net: TowerParameters, batch: PaddedBatch) -> Tensor:
+    from torch.nn.functional import embedding_bag, pad
+
+    # Letters are padded with the index of one row more.
+    window = pad(net["window"], (0, 0, 0, 1))
+    products = embedding_bag(batch.letters, window, mode="sum", padding_idx=len(window) - 1)
+    padded = pad(batch.entries, (1, 1), value=len(products) - 1)
+    pooled = max_pool(by_place(products), shifted(padded), argmax_at_once)
+    return layers(net, pooled, batch.keep_mask)
+
+
+def layers(net: TowerParameters, largest: Tensor, keep_mask: Tensor | None) -> Tensor:
+    """The vectors, from the largest sums of the windows."""
     import torch
 
-    pooled = torch.tanh(max_pool(parts(net["window"], batch), batch) + net["bias"])
-    if batch.keep_mask is not None:
-        pooled = pooled * batch.keep_mask
+    pooled = torch.tanh(largest + net["bias"])
+    if keep_mask is not None:
+        pooled = pooled * keep_mask
     return torch.tanh(pooled @ net["weights"] + net["out"])
 
 
 def parts(window: Tensor, batch: TextBatch) -> Tensor:
     """(3, words + 1, pooled) what each distinct word adds to the sums of the positions around it.
 
-    These are the position right of the word, its own, and the one left of it. The last word is
-    padding and adds zero.
+    The last word is padding and adds zero.
     """
     import torch
     from torch.nn.functional import embedding_bag
@@ -60,17 +80,23 @@ def parts(window: Tensor, batch: TextBatch) -> Tensor:
     assert batch.words is not None
     offsets, letters = batch.words
     products = embedding_bag(letters, window, offsets[:-1], mode="sum")
-    products = torch.cat([products, products.new_zeros((1, products.shape[1]))])
+    return by_place(torch.cat([products, products.new_zeros((1, products.shape[1]))]))
+
+
+def by_place(products: Tensor) -> Tensor:
+    """(3, words, pooled) what words add to the position right of them, their own, and the one left
+    of them, from their products with the window (words, 3 pooled)."""
     return products.reshape(len(products), WINDOW, -1).transpose(0, 1)
 
 
-def max_pool(products: Tensor, batch: TextBatch) -> Tensor:
-    """(n, pooled) the largest sum over the positions of each text; zero for an empty text."""
+def max_pool(products: Tensor, around: Tensor, search: Search) -> Tensor:
+    """(n, pooled) the largest sum over the positions of each text; zero for an empty text.
+
+    `around` (3, n, positions) has the words left of, at and right of every position.
+    """
     import torch
 
-    around = neighbours(batch, padding=products.shape[1] - 1)  # (3, n, positions)
     with torch.no_grad():
-        search = argmax_at_once if products.is_cuda else argmax_by_position
         where = search(products, around)
     left, middle, right = (products[k].gather(0, around[k].gather(1, where)) for k in range(WINDOW))
     return left + middle + right
@@ -116,6 +142,14 @@ def neighbours(batch: TextBatch, padding: int) -> Tensor:
     present = places < counts[:, None]
     padded = torch.full((len(counts), width + 2), padding, dtype=torch.int64, device=counts.device)
     padded[:, 1:-1][present] = batch.entries
+    return shifted(padded)
+
+
+def shifted(padded: Tensor) -> Tensor:
+    """(3, n, positions) what is left of, at and right of each position, which has padding on both
+    sides."""
+    import torch
+
     return torch.stack([padded[:, :-2], padded[:, 1:-1], padded[:, 2:]])
 
 
@@ -125,4 +159,4 @@ def multiplications(n_inputs: int, widths: tuple[int, ...], n_words: int) -> int
     return n_words * WINDOW * n_inputs * pooled + pooled * out
 
 
-TOWER = Tower("words", (300,), shapes, hidden, embed, multiplications)
+TOWER = Tower("words", (300,), shapes, hidden, embed, embed_padded, multiplications)

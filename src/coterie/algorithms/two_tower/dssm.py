@@ -17,13 +17,15 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from coterie.algorithms.two_tower import Shapes, Tower, TowerParameters
-from coterie.algorithms.two_tower.batches import TextBatch
+from coterie.algorithms.two_tower.batches import PaddedBatch, TextBatch
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 DENSE_FROM = 8
 """A CPU multiplies densely from one non-zero input in this many on; a GPU always does."""
+SHORTEST = 1e-12
+"""Least squared length that x is divided by."""
 
 
 def shapes(n_inputs: int, widths: tuple[int, ...]) -> Shapes:
@@ -38,14 +40,30 @@ def hidden(widths: tuple[int, ...]) -> int:
 
 
 def embed(net: TowerParameters, batch: TextBatch) -> Tensor:
+    return layers(net, product(net["weights1"], batch), batch.keep_mask)
+
+
+def embed_padded(net: TowerParameters, batch: PaddedBatch) -> Tensor:
     import torch
 
-    layer = torch.tanh(product(net["weights1"], batch) + net["bias1"])
-    first = 0
+    squares = (batch.weights * batch.weights).sum(dim=1, keepdim=True)
+    scaled = batch.weights / squares.clamp(min=SHORTEST).sqrt()
+    x = torch.zeros((len(scaled), len(net["weights1"])), device=scaled.device)
+    # An input occurs at most once in a row, apart from padding, which adds zero.
+    x.scatter_add_(1, batch.entries, scaled)
+    return layers(net, x @ net["weights1"], batch.keep_mask)
+
+
+def layers(net: TowerParameters, first: Tensor, keep_mask: Tensor | None) -> Tensor:
+    """The vectors, from the product W_1 x."""
+    import torch
+
+    layer = torch.tanh(first + net["bias1"])
+    used = 0
     for n in range(2, len(net) // 2 + 1):
-        if batch.keep_mask is not None:
-            layer = layer * batch.keep_mask[:, first : first + layer.shape[1]]
-            first += layer.shape[1]
+        if keep_mask is not None:
+            layer = layer * keep_mask[:, used : used + layer.shape[1]]
+            used += layer.shape[1]
         layer = torch.tanh(layer @ net[f"weights{n}"] + net[f"bias{n}"])
     return layer
 
@@ -55,15 +73,15 @@ def product(weights: Tensor, batch: TextBatch) -> Tensor:
     import torch
     from torch.nn.functional import embedding_bag
 
-    squares = torch.zeros(len(batch), device=weights.device)
+    squares = torch.zeros(len(batch))
     owner = torch.repeat_interleave(batch.offsets.diff(), output_size=len(batch.entries))
     squares.index_add_(0, owner, batch.weights * batch.weights)
-    scaled = batch.weights / squares.clamp(min=1e-12).sqrt()[owner]
-    if len(batch.entries) * DENSE_FROM < len(batch) * len(weights) and not weights.is_cuda:
+    scaled = batch.weights / squares.clamp(min=SHORTEST).sqrt()[owner]
+    if len(batch.entries) * DENSE_FROM < len(batch) * len(weights):
         return embedding_bag(
             batch.entries, weights, batch.offsets[:-1], mode="sum", per_sample_weights=scaled
         )
-    x = torch.zeros((len(batch), len(weights)), device=weights.device)
+    x = torch.zeros((len(batch), len(weights)))
     # An input occurs at most once in a row, so nothing needs to be accumulated.
     return x.index_put_((owner, batch.entries), scaled) @ weights
 
@@ -73,4 +91,4 @@ def multiplications(n_inputs: int, widths: tuple[int, ...], n_words: int) -> int
     return sum(below * above for below, above in pairwise((n_inputs, *widths)))
 
 
-TOWER = Tower("bags", (256, 128), shapes, hidden, embed, multiplications)
+TOWER = Tower("bags", (256, 128), shapes, hidden, embed, embed_padded, multiplications)

@@ -7,9 +7,9 @@ from dataclasses import replace
 import numpy as np
 
 from coterie.algorithms.two_tower import requests
+from coterie.algorithms.two_tower.batches import InputRows
 from coterie.algorithms.two_tower.requests import Requests, user_texts
 from coterie.algorithms.two_tower.settings import FederatedTowers
-from coterie.algorithms.two_tower.training import InputRows
 from coterie.core import streams
 from coterie.core.weak_cache import WeakCache
 from coterie.data.content import Content
@@ -101,9 +101,10 @@ def look_up_vectors(world: World[FederatedTowers], message: Message, node: NodeD
 
 def user_inputs(node: NodeData, message: Message, drawn: Requests) -> InputRows:
     """x_k of the users of a message, and the keys of their dropout."""
-    texts = user_texts(client_content(node), node.positions(message.users), drawn.profiles)
+    positions = node.positions(message.users)
+    texts, rows = user_texts(client_content(node), positions, drawn.profiles)
     keys = streams.keys(node.seed, "dropout of people", message.round, last=message.users)
-    return InputRows(texts, np.arange(len(message.users)), keys)
+    return InputRows(texts, rows, keys)
 
 
 def client_content(node: NodeData) -> Content:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from coterie.algorithms.two_tower.batches import InputRows
 from coterie.algorithms.two_tower.requests import user_texts
 from coterie.algorithms.two_tower.settings import TwoTowers
 from coterie.algorithms.two_tower.training import TowerOps
@@ -27,8 +28,9 @@ def score_new_user(model: Directions, user: NewUser, settings: TwoTowers) -> Flo
         return model.score_row(model.average_row())
     settings = settings.model_copy(update={"device": "cpu"})  # one user needs no GPU
     content = read_words(words, settings.kind.reads, settings.inputs, settings.most_words)
-    joined = user_texts(content, np.arange(1), np.arange(len(words), dtype=np.int32)[None, :])
-    vectors = TowerOps(settings).directions(model.user_tower, joined, content)
+    titles = np.arange(len(words), dtype=np.int32)[None, :]
+    texts = InputRows(*user_texts(content, np.arange(1), titles))
+    vectors = TowerOps(settings).directions(model.user_tower, texts, content)
     return model.score_row(vectors[0])
 
 

@@ -46,16 +46,15 @@ def draw(
     Its size makes a negative recur as often as a click, so the sequence of all requests does not
     distinguish them.
     """
-    history = training.positives.of_users(users)
     clicks = settings.clicks
-    drawn = _draw_items(history, clicks + settings.titles, keys)
+    drawn = _draw_items(training.positives, users, clicks + settings.titles, keys)
     seen = training.excluded.of_users(users)
     rows = np.arange(len(users))
     n = settings.compared - clicks
     if sticky is None:
         negatives = draws.unseen_items(seen, rows, training.n_items, n, streams.mix_array(keys))
     else:
-        n_decoys = -(-history.counts * n // clicks)
+        n_decoys = -(-training.positives.counts_of(users) * n // clicks)
         decoys = draws.many_unseen_items(seen, rows, training.n_items, n_decoys, sticky)
         # A user who has seen every item has no decoys: keep at least one column.
         decoys = np.pad(decoys, ((0, 0), (0, 1)), constant_values=-1)
@@ -64,30 +63,31 @@ def draw(
         negatives = np.where(which < 0, -1, chosen)
     items = np.hstack([drawn[:, :clicks], negatives])
     order = np.argsort(items, axis=1, kind="stable")
-    return Requests(
-        np.take_along_axis(items, order, axis=1),
-        (order < clicks) & (np.sort(items, axis=1) >= 0),
-        drawn[:, clicks:],
-    )
+    ascending = np.take_along_axis(items, order, axis=1)
+    return Requests(ascending, (order < clicks) & (ascending >= 0), drawn[:, clicks:])
 
 
 def profiles(training: TrainingSet, users: Ints | Longs, n: int, keys: Keys) -> Ints:
     """(users, n) the items whose titles describe the users at recommendation time."""
-    return _draw_items(training.positives.of_users(users), n, keys)
+    return _draw_items(training.positives, users, n, keys)
 
 
-def user_texts(content: Content, users: Ints | Longs, titles: Ints) -> Ragged:
-    """The input of the user tower: the users' features, or the given titles."""
+def user_texts(content: Content, users: Ints | Longs, titles: Ints) -> tuple[Ragged, Longs]:
+    """The texts that the user tower reads, and the rows of the given users in them.
+
+    The texts are the features of all users, or the given titles.
+    """
     if content.users is not None:
-        return content.users.take(users)
+        return content.users, users.astype(np.int64)
     joined = content.titles.joined(titles)
-    return joined.merged() if content.encoding == "bags" else joined
+    texts = joined.merged() if content.encoding == "bags" else joined
+    return texts, np.arange(len(users))
 
 
-def _draw_items(histories: Rows, n: int, keys: Keys) -> Ints:
-    """(users, n) distinct items of each history in random order; -1 past its end."""
-    places = draws.draw_sequences(histories.counts, n, keys)
-    items = _at(histories.items, histories.offsets[:-1, None] + places)
+def _draw_items(histories: Rows, users: Ints | Longs, n: int, keys: Keys) -> Ints:
+    """(users, n) distinct items of each user's history in random order; -1 past its end."""
+    places = draws.draw_sequences(histories.counts_of(users), n, keys)
+    items = _at(histories.items, histories.offsets[users][:, None] + places)
     return np.where(places < 0, -1, items).astype(np.int32)
 
 

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from coterie.algorithms.two_tower.distinct import distinct_items
 from coterie.federated.federation import (
     AnyWorld,
 )
@@ -28,9 +29,9 @@ class Slots(NamedTuple):
 
     def distinct(self) -> tuple[Ints, Longs]:
         """The distinct items, ascending, and the position of every slot's item; -1 if unused."""
-        items = np.unique(self.items[self.items >= 0])
-        places = np.where(self.items < 0, -1, np.searchsorted(items, self.items))
-        return items, places.astype(np.int64)
+        items, places = distinct_items(self.items)
+        has_unused = int(len(items) > 0 and items[0] < 0)
+        return items[has_unused:], places - has_unused
 
     def merged(self, rng: np.random.Generator) -> tuple[Ints, Ints]:
         """Number the distinct items at random, one number per item for all rings.

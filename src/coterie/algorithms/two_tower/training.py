@@ -1,7 +1,8 @@
 """Forward and backward passes of towers over batches of rows, and the server's optimiser.
 
 All functions take and return plain NumPy arrays. Only `PairOfGradients` holds tensors: a cohort and
-a single device convert its gradients to fixed point in different ways.
+a single device convert its gradients to fixed point in different ways. On a GPU, passes are the
+recorded steps of `gpu_steps`.
 """
 
 from __future__ import annotations
@@ -15,18 +16,17 @@ import numpy as np
 
 from coterie import kernels
 from coterie.algorithms.local.batched import find_device
-from coterie.algorithms.two_tower import Shapes, TowerParameters
-from coterie.algorithms.two_tower.batches import TextBatch, dropout, make_batch
+from coterie.algorithms.two_tower import Shapes, gpu_steps
+from coterie.algorithms.two_tower.batches import InputRows, dropout, make_batch
 from coterie.algorithms.two_tower.device_arrays import to_device, to_host
 from coterie.algorithms.two_tower.matching import losses
+from coterie.algorithms.two_tower.network import Network
 from coterie.algorithms.two_tower.requests import Requests
 from coterie.algorithms.two_tower.settings import TwoTowers
 from coterie.core import streams
 from coterie.core.parallel import one_torch_thread
-from coterie.core.sampling import Keys
 from coterie.core.weak_cache import WeakCache
 from coterie.data.content import Content
-from coterie.data.text import Ragged
 from coterie.types import SCALE, Floats, Ints, Longs
 
 if TYPE_CHECKING:
@@ -44,14 +44,20 @@ class TowerOps:
     settings: TwoTowers
 
     @property
+    def network(self) -> Network:
+        """The network of both towers."""
+        s = self.settings
+        return Network(s.tower, s.inputs, s.widths, s.dropout, s.smoothing)
+
+    @property
     def shapes(self) -> Shapes:
         """Shapes of the parameters of a tower."""
-        return self.settings.kind.shapes(self.settings.inputs, self.settings.widths)
+        return self.network.shapes
 
     @property
     def size(self) -> int:
         """Number of parameters of one tower."""
-        return sum(int(np.prod(shape)) for shape in self.shapes.values())
+        return self.network.size
 
     def start(self, seed: int, what: str) -> Floats:
         """Initial weights and biases from N(0, start_scale), as in the paper."""
@@ -67,30 +73,35 @@ class TowerOps:
     def vectors(self, parameters: Floats, texts: InputRows, content: Content) -> Floats:
         """(n, k) the vectors of some texts, with dropout, as in training.
 
-        The forward pass is cached for `item_gradients`, which continues it.
+        On the CPU, the forward pass is cached for `item_gradients`, which continues it.
         """
         with computing_on(self.settings.device) as device:
-            net, flat = self._differentiable(parameters, device)
-            output = self.settings.kind.embed(net, self._batch(texts, content, device))
+            flat = to_device(parameters, device)
+            if flat.is_cuda:
+                return to_host(gpu_steps.vectors(self.network, flat, texts, content))
+            flat = flat.detach().requires_grad_()
+            output = self._embed(flat, texts, content)
             FORWARD_PASSES.put(parameters, ForwardPass(texts, output, flat))
             return to_host(output.detach())
 
     def directions(
-        self, parameters: Floats, texts: Ragged, content: Content, at_a_time: int | None = None
+        self, parameters: Floats, texts: InputRows, content: Content, at_a_time: int | None = None
     ) -> Floats:
-        """(n, k) the vectors of all texts, scaled to length one: dot products are cosines.
+        """(n, k) the vectors of texts, scaled to length one: dot products are cosines.
 
         `at_a_time` is the number of texts per batch; by default as many as suit the device.
         """
         with computing_on(self.settings.device) as device:
             import torch
 
-            net = self._by_name(to_device(parameters, device))
-            rows = InputRows(texts, np.arange(len(texts)))
+            flat = to_device(parameters, device)
+            batches = texts.parts(at_a_time or CHUNK[device.type])
             with torch.no_grad():
                 parts = [
-                    self.settings.kind.embed(net, self._batch(part, content, device))
-                    for part in rows.parts(at_a_time or CHUNK[device.type])
+                    gpu_steps.vectors(self.network, flat, batch, content)
+                    if flat.is_cuda
+                    else self._embed(flat, batch, content)
+                    for batch in batches
                 ]
             vectors = to_host(torch.cat(parts))
         lengths = np.sqrt((vectors * vectors).sum(axis=1, keepdims=True))
@@ -109,30 +120,30 @@ class TowerOps:
         with computing_on(self.settings.device) as device:
             import torch
 
-            item_vectors = torch.tensor(items, device=device, requires_grad=True)
-            net, flat = self._differentiable(parameters, device)
-            user_vectors = self.settings.kind.embed(net, self._batch(texts, content, device))
-            loss = self._loss(user_vectors, item_vectors, drawn)
+            flat = to_device(parameters, device)
+            item_vectors = to_device(items, device)
+            if flat.is_cuda:
+                by = gpu_steps.user_gradients(
+                    self.network, flat, texts, content, item_vectors, drawn
+                )
+                return PairOfGradients(*by)
+            flat = flat.detach().requires_grad_()
+            item_vectors = item_vectors.detach().requires_grad_()
+            loss = self._loss(self._embed(flat, texts, content), item_vectors, drawn)
             return PairOfGradients(*torch.autograd.grad(loss, (flat, item_vectors)))
 
     def item_gradients(
         self, parameters: Floats, texts: InputRows, content: Content, cut: Floats
     ) -> Floats:
         """(size,) the gradient by the item tower, from that by its output (n, k), the cut layer."""
-        forward: ForwardPass | None = FORWARD_PASSES.get(parameters)
-        if forward is None or not forward.texts.same_as(texts):
-            self.vectors(parameters, texts, content)
-            forward = FORWARD_PASSES.get(parameters)
         with computing_on(self.settings.device) as device:
-            import torch
-
-            assert forward is not None
-            # autograd frees the graph, so the pass cannot be used twice.
-            FORWARD_PASSES.forget(parameters)
-            (gradients,) = torch.autograd.grad(
-                forward.output, (forward.parameters,), to_device(cut, device)
-            )
-            return to_host(gradients)
+            flat = to_device(parameters, device)
+            by_output = to_device(cut, device)
+            if flat.is_cuda:
+                # A recorded forward pass is repeated faster than a cached one is continued.
+                by = gpu_steps.vector_gradients(self.network, flat, texts, content, by_output)
+                return to_host(by)
+            return to_host(self._continued(parameters, texts, content, by_output))
 
     def joint_gradients(
         self,
@@ -147,72 +158,62 @@ class TowerOps:
         """Gradients of the sum of the users' losses by the user tower and by the item tower.
 
         places[k, j] is the row of `items` that user k compares as its j-th. `at_a_time` is the
-        number of items per batch; by default all of them.
+        number of items per batch on the CPU; by default all of them.
         """
         with computing_on(self.settings.device) as device:
             import torch
 
-            user_net, user_flat = self._differentiable(towers[0], device)
-            item_net, item_flat = self._differentiable(towers[1], device)
-            u = self.settings.kind.embed(user_net, self._batch(users, content, device))
+            user_flat, item_flat = (to_device(tower, device) for tower in towers)
+            if user_flat.is_cuda:
+                by = gpu_steps.joint_gradients(
+                    self.network, (user_flat, item_flat), users, items, content, places, drawn
+                )
+                return PairOfGradients(*by)
+            user_flat = user_flat.detach().requires_grad_()
+            item_flat = item_flat.detach().requires_grad_()
+            u = self._embed(user_flat, users, content)
             parts = [
-                self.settings.kind.embed(item_net, self._batch(part, content, device))
+                self._embed(item_flat, part, content)
                 for part in items.parts(at_a_time or max(len(items.rows), 1))
             ]
             v = parts[0] if len(parts) == 1 else torch.cat(parts)
-            loss = self._loss(u, v[to_device(places.astype(np.int64), device)], drawn)
+            loss = self._loss(u, v[torch.from_numpy(places.astype(np.int64))], drawn)
             return PairOfGradients(*torch.autograd.grad(loss, (user_flat, item_flat)))
+
+    # On the CPU
+
+    def _continued(
+        self, parameters: Floats, texts: InputRows, content: Content, by_output: Tensor
+    ) -> Tensor:
+        """The gradient by the parameters, from the cached forward pass or a new one."""
+        import torch
+
+        forward: ForwardPass | None = FORWARD_PASSES.get(parameters)
+        if forward is None or not forward.texts.same_as(texts):
+            self.vectors(parameters, texts, content)
+            forward = FORWARD_PASSES.get(parameters)
+        assert forward is not None
+        # autograd frees the graph, so the pass cannot be used twice.
+        FORWARD_PASSES.forget(parameters)
+        (gradients,) = torch.autograd.grad(forward.output, (forward.parameters,), by_output)
+        return gradients
 
     def _loss(self, users: Tensor, items: Tensor, drawn: Requests) -> Tensor:
         """The sum of the users' losses."""
-        clicked = to_device(drawn.clicked, users.device)
-        valid = to_device(drawn.valid, users.device)
+        import torch
+
+        clicked = torch.from_numpy(drawn.clicked)
+        valid = torch.from_numpy(drawn.valid)
         return losses(users, items, clicked, valid, self.settings.smoothing).sum()
 
-    def _batch(self, texts: InputRows, content: Content, device: torch.device) -> TextBatch:
-        """The texts as tensors, with their dropout mask."""
-        settings = self.settings
-        kind = settings.kind
-        keep_mask = None
+    def _embed(self, flat: Tensor, texts: InputRows, content: Content) -> Tensor:
+        """The vectors of texts; with dropout if they have keys."""
+        network = self.network
+        mask = None
         if texts.keys is not None:
-            n_units = kind.hidden(settings.widths)
-            keep_mask = dropout(texts.keys, n_units, settings.dropout, device)
-        letters = content.letters if kind.reads == "words" else None
-        return make_batch(texts.source, texts.rows, letters, keep_mask, device)
-
-    def _by_name(self, flat: Tensor) -> TowerParameters:
-        """Views of the flat parameters, by name."""
-        sizes = [int(np.prod(shape)) for shape in self.shapes.values()]
-        named = zip(self.shapes.items(), flat.split(sizes), strict=True)  # type: ignore[no-untyped-call]
-        return {name: part.reshape(shape) for (name, shape), part in named}
-
-    def _differentiable(self, flat: Floats, device: torch.device) -> tuple[TowerParameters, Tensor]:
-        """The parameters by name, and the flat tensor to differentiate by."""
-        leaf = to_device(flat, device).detach().requires_grad_()
-        return self._by_name(leaf), leaf
-
-
-@dataclass(frozen=True, slots=True)
-class InputRows:
-    """Some texts of a collection, with a key each for dropout."""
-
-    source: Ragged
-    rows: Ints | Longs
-    keys: Keys | None = None  # None without dropout
-
-    def parts(self, most: int) -> Iterator[InputRows]:
-        """The rows in parts of at most this many."""
-        for first in range(0, max(len(self.rows), 1), most):
-            part = slice(first, first + most)
-            keys = None if self.keys is None else self.keys[part]
-            yield InputRows(self.source, self.rows[part], keys)
-
-    def same_as(self, other: InputRows) -> bool:
-        """Whether both give the same input to a tower."""
-        same = self.source is other.source and np.array_equal(self.rows, other.rows)
-        if self.keys is None or other.keys is None:
-            return same and self.keys is other.keys
-        return same and np.array_equal(self.keys, other.keys)
+            mask = dropout(texts.keys, network.hidden, network.dropout)
+        letters = content.letters if network.kind.reads == "words" else None
+        return network.kind.embed(network.by_name(flat), make_batch(texts, letters, mask))
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,11 +254,13 @@ class PairOfGradients:
 
     def in_fixed_point(self) -> Gradients:
         """In 64 bits, for sums over a cohort."""
+        import torch
+
         with one_torch_thread():
             first = to_fixed_point(self.first)
             second = to_fixed_point(self.second)
-            largest = (int(first.abs().max()), int(second.abs().max()))
-        return Gradients(to_host(first), to_host(second), largest)
+            largest = torch.stack([first.abs().max(), second.abs().max()]).tolist()
+        return Gradients(to_host(first), to_host(second), (largest[0], largest[1]))
 
     def encode(self, first: Ints, second: Ints) -> None:
         """Write them as one device sends them, in 32 bits."""
@@ -286,21 +289,35 @@ def encode(gradients: Tensor, out: Ints) -> None:
     kernels.load("fixed_point").encode(values.reshape(-1), UNIT, out.reshape(-1))
 
 
+def rows_at(at: Longs, rows: Floats, device_name: str) -> Floats:
+    """(..., k) the rows at the positions `at` (...); zeros where a position is -1."""
+    with computing_on(device_name) as device:
+        from torch.nn.functional import pad
+
+        # The position -1 reads one row more, of zeros.
+        padded = pad(to_device(rows, device), (0, 0, 0, 1))
+        return to_host(padded[to_device(np.where(at < 0, len(rows), at), device)])
+
+
 def sum_rows_at(at: Ints | Longs, rows: Ints | Longs, n: int, device_name: str) -> Longs:
-    """(n, k) the sums of the integer rows (..., k) by their positions `at` (...)."""
+    """(n, k) the sums of the integer rows (..., k) by their positions `at` (...).
+
+    Rows at the position -1 are left out.
+    """
     with computing_on(device_name) as device:
         import torch
 
-        total = torch.zeros((n, rows.shape[-1]), dtype=torch.int64, device=device)
-        places = to_device(at, device).reshape(-1)
+        total = torch.zeros((n + 1, rows.shape[-1]), dtype=torch.int64, device=device)
+        places = to_device(np.where(at < 0, n, at).reshape(-1), device)
         values = to_device(rows, device).reshape(-1, rows.shape[-1])
-        return to_host(total.index_add_(0, places.long(), values.long()))
+        return to_host(total.index_add_(0, places.long(), values.long())[:n])
 
 
-def mean_gradient(gradients: Longs, n: int, device_name: str) -> Floats:
-    """The mean over n users, as floats, of gradients summed in fixed point."""
+def mean_gradients_at(at: Longs, gradients: Longs, n: int, device_name: str) -> Floats:
+    """(m, k) the mean over n users of the rows at some positions, summed in fixed point."""
     with computing_on(device_name) as device:
-        return to_host(_mean_gradient(to_device(gradients, device), n))
+        chosen = to_device(gradients, device)[to_device(at, device)]
+        return to_host(_mean_gradient(chosen, n))
 
 
 def _mean_gradient(gradients: Tensor, n: int) -> Tensor:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from coterie.kernels.fallback.norms import squared
-from coterie.types import NOT_FINITE, SCALE, TOO_LARGE, Bools, Doubles, Floats, Ints, Longs
+from coterie.types import NOT_FINITE, SCALE, TOO_LARGE, Doubles, Floats, Ints, Longs
 
 FINE = 0
 UNKNOWN_ITEM = 1
@@ -82,11 +82,16 @@ def check(
     """
     if len(by_client):
         squared(offsets, item_rows, first, last, by_row, by_client)
-    for k in range(first, last):
-        own = slice(offsets[k], offsets[k + 1])
-        faults[k] = _fault_of_items(items[own].astype(np.int64), n_items) or max(
-            _worst_entry(item_rows[own]), _worst_entry(user_rows[k]), _worst_entry(dense[k])
-        )
+    own = slice(offsets[first], offsets[last])
+    starts = offsets[first : last + 1] - offsets[first]
+    owner = np.repeat(np.arange(last - first), np.diff(starts))
+    worst = np.maximum(_worst_entries(user_rows[first:last]), _worst_entries(dense[first:last]))
+    np.maximum.at(worst, owner, _worst_entries(item_rows[own]))
+    # The fault of the first item with a fault counts more than those of entries.
+    by_item = _faults_of_items(items[own].astype(np.int64), starts, n_items)
+    wrong = np.flatnonzero(by_item)[::-1]
+    worst[owner[wrong]] = by_item[wrong]
+    faults[first:last] = worst
 
 
 def _within(items: Ints, low: int, high: int) -> Longs:
@@ -102,19 +107,21 @@ def _add(total: Longs, items: Ints, values: Longs) -> None:
         total[distinct] += np.add.reduceat(values[order], begins, axis=0)
 
 
-def _fault_of_items(items: Longs, n_items: int) -> int:
-    """The fault of the first item with a fault."""
-    unknown: Bools = (items < 0) | (items >= n_items)
-    wrong = np.flatnonzero(unknown | (np.diff(items, prepend=-1) <= 0))
-    if not len(wrong):
-        return FINE
-    return UNKNOWN_ITEM if unknown[wrong[0]] else REPEATED_ITEM
+def _faults_of_items(items: Longs, starts: Longs, n_items: int) -> np.ndarray:
+    """The fault of every item; `starts` has where the items of each user begin, and the end."""
+    faults = np.zeros(len(items), np.int8)
+    before = np.concatenate([[-1], items[:-1]])[: len(items)]
+    before[starts[:-1][np.diff(starts) > 0]] = -1
+    faults[items <= before] = REPEATED_ITEM
+    faults[(items < 0) | (items >= n_items)] = UNKNOWN_ITEM
+    return faults
 
 
-def _worst_entry(entries: Ints) -> int:
-    """The worst fault of the entries."""
-    lowest = entries.min(initial=0)
-    highest = entries.max(initial=0)
-    if lowest == NOT_FINITE:
-        return NOT_A_NUMBER
-    return OUT_OF_RANGE if highest >= TOO_LARGE or lowest <= -TOO_LARGE else FINE
+def _worst_entries(rows: Ints) -> np.ndarray:
+    """The worst fault of the entries of each row."""
+    lowest = rows.min(axis=1, initial=0)
+    highest = rows.max(axis=1, initial=0)
+    faults = np.zeros(len(rows), np.int8)
+    faults[(highest >= TOO_LARGE) | (lowest <= -TOO_LARGE)] = OUT_OF_RANGE
+    faults[lowest == NOT_FINITE] = NOT_A_NUMBER
+    return faults

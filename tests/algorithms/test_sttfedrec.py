@@ -353,7 +353,8 @@ def test_between_rounds_the_state_holds_no_requests(name, choices):
 
 
 def test_fedadam_by_hand():
-    from coterie.algorithms.two_tower.training import UNIT, TowerState, fedadam
+    from coterie.algorithms.two_tower.gradients import UNIT
+    from coterie.algorithms.two_tower.optimiser import TowerState, fedadam
 
     chosen = TwoTowers.of({"beta1": 0.9, "beta2": 0.99, "tau": 0.5})
     zeros = np.zeros(2, np.float32)

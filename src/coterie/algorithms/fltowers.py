@@ -25,7 +25,9 @@ from coterie.algorithms.sttfedrec import (
 )
 from coterie.algorithms.two_tower.batches import InputRows
 from coterie.algorithms.two_tower.both_towers import BothTowers
+from coterie.algorithms.two_tower.device_arrays import to_host_together
 from coterie.algorithms.two_tower.distinct import distinct_items
+from coterie.algorithms.two_tower.gradients import PairOfGradients
 from coterie.algorithms.two_tower.item_requests import (
     client_content,
     draw_requests,
@@ -33,7 +35,7 @@ from coterie.algorithms.two_tower.item_requests import (
     user_inputs,
 )
 from coterie.algorithms.two_tower.settings import FederatedTowers
-from coterie.algorithms.two_tower.training import PairOfGradients, TowerOps
+from coterie.algorithms.two_tower.training import TowerOps
 from coterie.data.content import Content
 from coterie.data.text_features import read
 from coterie.data.training_set import TrainingSet
@@ -132,10 +134,11 @@ def single_pass(
     """All devices in one batch: the sum of the gradients is the gradient of the summed loss."""
     by = gradients(world, message, node).in_fixed_point()
     n = len(message.users)
-    if max(by.largest) >= n * TOO_LARGE:
+    if max(by.largest.tolist()) >= n * TOO_LARGE:
         return None
+    by_user, by_item = to_host_together([by.first, by.second])
     return SinglePass(
-        sums={"user": by.first, "item": by.second},
+        sums={"user": by_user, "item": by_item},
         accepted=Accepted(message.users, unit_weights(n), np.empty((n, 0), np.int32)),
         n_rows=np.zeros(n, np.int64),
         private_state={},

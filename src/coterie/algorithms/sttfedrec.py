@@ -29,7 +29,7 @@ are small. Devices' part of step 2 is in `two_tower/item_requests.py`.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -38,6 +38,8 @@ from coterie.algorithms.algorithm import Algorithm
 from coterie.algorithms.two_tower import item_requests, requests, slots
 from coterie.algorithms.two_tower.batches import InputRows
 from coterie.algorithms.two_tower.both_towers import BothTowers
+from coterie.algorithms.two_tower.device_arrays import to_host
+from coterie.algorithms.two_tower.gradients import PairOfGradients, mean_gradients_at, sum_rows_at
 from coterie.algorithms.two_tower.item_requests import (
     client_content,
     draw_requests,
@@ -46,6 +48,7 @@ from coterie.algorithms.two_tower.item_requests import (
     user_inputs,
 )
 from coterie.algorithms.two_tower.new_user import score_new_user
+from coterie.algorithms.two_tower.optimiser import TowerState, fedadam
 from coterie.algorithms.two_tower.requests import user_texts
 from coterie.algorithms.two_tower.settings import (
     POPULARITY_PRIOR,
@@ -53,15 +56,7 @@ from coterie.algorithms.two_tower.settings import (
     SplitTowers,
 )
 from coterie.algorithms.two_tower.slots import Slots
-from coterie.algorithms.two_tower.training import (
-    PairOfGradients,
-    TowerOps,
-    TowerState,
-    fedadam,
-    mean_gradients_at,
-    rows_at,
-    sum_rows_at,
-)
+from coterie.algorithms.two_tower.training import TowerOps
 from coterie.core import streams
 from coterie.core.records import Record
 from coterie.core.weak_cache import WeakCache
@@ -90,10 +85,15 @@ from coterie.federated.secagg.server import assign_groups
 from coterie.models.directions import Directions, quantize_rows
 from coterie.types import TOO_LARGE, Floats, Ints, Longs, Message, Sizes, Updates
 
+if TYPE_CHECKING:
+    from torch import Tensor
+
 UPDATE_MEMORY = 1 << 28
 """Bytes of updates that are held in memory at a time."""
 LAST_SLOTS = WeakCache()
 """The last slots that were assigned for an array of requests."""
+LAST_MERGED = WeakCache()
+"""The numbers of the slots in an array of assigned items."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,8 +196,10 @@ def embed(world: World[FederatedTowers], state: STTFedRecState, cohort: Ints, t:
     """I_k (Eq. 6): the vectors that each client requested, and their slots."""
     assigned = assign_slots(world, state, t)
     items, position = assigned.distinct()
-    vectors = vectors_of(world, state, items, t)
+    towers = TowerOps(world.settings)
+    inputs = item_inputs(world, items, t)
     if world.settings.request_policy == "whole":
+        vectors = towers.vectors(state.item_tower, inputs, catalogue(world))
         slot_of_item = np.argsort(assigned.items).astype(np.int32)
         return Message(t, cohort, {"embeddings": vectors, "slots": slot_of_item}, {})
     T = world.settings.compared
@@ -206,7 +208,7 @@ def embed(world: World[FederatedTowers], state: STTFedRecState, cohort: Ints, t:
     requesters = np.searchsorted(cohort, state.requesters)
     slots_of[requesters] = assigned.requested
     positions[requesters] = np.where(assigned.requested < 0, -1, position[assigned.requested])
-    embeddings = rows_at(positions, vectors, world.settings.device)
+    embeddings = towers.vectors_at(state.item_tower, inputs, catalogue(world), positions)
     return Message(t, cohort, {}, {"embeddings": embeddings, "slots": slots_of})
 
 
@@ -219,18 +221,18 @@ def send_slots(
 
 def merge_slots(world: World[FederatedTowers], state: STTFedRecState, t: int) -> tuple[Ints, Ints]:
     """The number of every slot's item, the same in all rings, and the item of every number."""
-    return assign_slots(world, state, t).merged(streams.at(world.seed, "merged slots", t))
+    assigned = assign_slots(world, state, t)
+    merged: tuple[Ints, Ints] | None = LAST_MERGED.get(assigned.items)
+    if merged is None:
+        merged = assigned.merged(streams.at(world.seed, "merged slots", t))
+        LAST_MERGED.put(assigned.items, merged)
+    return merged
 
 
 def receive_slots(
     world: World[FederatedTowers], state: STTFedRecState, received: Arrays, t: int
 ) -> STTFedRecState:
     return replace(state, merged=received["slots"])
-
-
-def vectors_of(world: World[FederatedTowers], state: STTFedRecState, items: Ints, t: int) -> Floats:
-    inputs = item_inputs(world, items, t)
-    return TowerOps(world.settings).vectors(state.item_tower, inputs, catalogue(world))
 
 
 def item_inputs(world: World[FederatedTowers], items: Ints, t: int) -> InputRows:
@@ -322,8 +324,8 @@ def add_up(world: World[FederatedTowers], message: Message, updates: Updates) ->
     }
 
 
-def sum_by_slot(world: World[FederatedTowers], slots_of: Ints, rows: np.ndarray) -> Longs:
-    return sum_rows_at(slots_of, rows, sizes(world).items, world.settings.device)
+def sum_by_slot(world: World[FederatedTowers], slots_of: Ints, rows: Ints | Tensor) -> Longs:
+    return sum_rows_at(slots_of, rows, slots.slot_count(world), world.settings.device)
 
 
 def single_pass(
@@ -337,10 +339,11 @@ def single_pass(
     if not valid.any(axis=1).all():
         return None
     by = gradients(world, message, node).in_fixed_point()
-    if by.largest[0] >= n * TOO_LARGE or by.largest[1] >= TOO_LARGE:
+    largest_sum, largest_cut = by.largest.tolist()
+    if largest_sum >= n * TOO_LARGE or largest_cut >= TOO_LARGE:
         return None
     return SinglePass(
-        sums={"tower": by.first, "cut": sum_by_slot(world, slots_of, by.second)},
+        sums={"tower": to_host(by.first), "cut": sum_by_slot(world, slots_of, by.second)},
         accepted=Accepted(message.users, unit_weights(n), np.empty((n, 0), np.int32)),
         n_rows=valid.sum(axis=1),
         private_state={},
@@ -444,7 +447,7 @@ REQUEST: Exchange[STTFedRecState, FederatedTowers] = Exchange(
     aggregate=item_requests.collect,
     server_update=store_requests,
     sizes=item_requests.sizes,
-    fast=FastPaths(combine=None),
+    fast=FastPaths(single_pass=item_requests.request_at_once, combine=None),
     role=RECOMMENDATION,
     visible="the items they request and, for an item that only one client requested, its gradient, "
     "which shows whether it was clicked (neither with requests=whole)",

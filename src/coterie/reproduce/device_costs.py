@@ -24,13 +24,14 @@ import numpy as np
 from coterie.algorithms import fltowers, sttfedrec
 from coterie.algorithms.registry import algorithm
 from coterie.algorithms.two_tower.batches import InputRows
+from coterie.algorithms.two_tower.gradients import PairOfGradients
 from coterie.algorithms.two_tower.item_requests import (
     client_content,
     draw_requests,
     look_up_vectors,
     user_inputs,
 )
-from coterie.algorithms.two_tower.training import PairOfGradients, TowerOps
+from coterie.algorithms.two_tower.training import TowerOps
 from coterie.core.progress import SILENT
 from coterie.engines.local import LocalEngine
 from coterie.evaluation.ranking import best_items

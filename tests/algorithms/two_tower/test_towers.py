@@ -128,7 +128,8 @@ def test_gradients_are_differences_of_the_vectors(name):
     flat = towers.start(1, "tower")
     keys = streams.keys(1, "rows", last=np.arange(len(TITLES)))
     cut = rng.normal(size=(len(TITLES), 4)).astype(np.float32)
-    gradients = towers.item_gradients(flat, InputRows(texts.items, ALL, keys), texts, cut)
+    by_output = torch.from_numpy(cut)
+    gradients = towers.item_gradients(flat, InputRows(texts.items, ALL, keys), texts, by_output)
     for place in rng.choice(len(flat), 60, replace=False):
         ends = []
         for step in (1e-3, -1e-3):
@@ -136,7 +137,7 @@ def test_gradients_are_differences_of_the_vectors(name):
             moved[place] += step
             vectors = towers.vectors(moved, InputRows(texts.items, ALL, keys), texts)
             ends.append(float((vectors.astype(np.float64) * cut).sum()))
-        assert gradients[place] == pytest.approx((ends[0] - ends[1]) / 2e-3, abs=2e-3)
+        assert gradients[place].item() == pytest.approx((ends[0] - ends[1]) / 2e-3, abs=2e-3)
 
 
 @pytest.mark.parametrize("name", TOWERS)
@@ -146,7 +147,7 @@ def test_the_cached_forward_pass_does_not_change_gradients(name):
     texts = item_content(tower(name).reads)
     assert texts.items is not None
     keys = streams.keys(1, "rows", last=ALL)
-    cut = np.random.default_rng(0).normal(size=(6, 4)).astype(np.float32)
+    cut = torch.from_numpy(np.random.default_rng(0).normal(size=(6, 4)).astype(np.float32))
     wanted = InputRows(texts.items, ALL, keys)
     flat = towers.start(1, "tower")
     expected = towers.item_gradients(flat, wanted, texts, cut)

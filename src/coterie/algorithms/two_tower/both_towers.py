@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from coterie.algorithms.two_tower.optimiser import TowerState, fedadam_together
 from coterie.algorithms.two_tower.settings import TwoTowers
-from coterie.algorithms.two_tower.training import TowerOps, TowerState, fedadam
+from coterie.algorithms.two_tower.training import TowerOps
 from coterie.core.records import Record
 from coterie.types import Floats, Longs
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,13 +37,19 @@ class BothTowers(Record):
         return cls(user, zeros, zeros, item, zeros, zeros)
 
     def stepped(
-        self, by_user: Longs, by_item: Longs, n: int, settings: TwoTowers, learning_rate: float
+        self,
+        by_user: Longs | Tensor,
+        by_item: Longs | Tensor,
+        n: int,
+        settings: TwoTowers,
+        learning_rate: float,
     ) -> BothTowers:
         """One step of each tower by the summed gradients of n users, in fixed point."""
         user_before = TowerState(self.user_tower, self.user_mean, self.user_square)
         item_before = TowerState(self.item_tower, self.item_mean, self.item_square)
-        user = fedadam(user_before, by_user, n, settings, learning_rate)
-        item = fedadam(item_before, by_item, n, settings, learning_rate)
+        user, item = fedadam_together(
+            [(user_before, by_user), (item_before, by_item)], n, settings, learning_rate
+        )
         return BothTowers(
             user.parameters, user.mean, user.square, item.parameters, item.mean, item.square
         )

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 WINDOW = 3
-Search: TypeAlias = "Callable[[Tensor, Tensor], Tensor]"
+ArgmaxSearch: TypeAlias = "Callable[[Tensor, Tensor], Tensor]"
 """(products, around) -> (n, pooled) the position of each largest sum"""
 
 
@@ -89,7 +89,7 @@ def by_place(products: Tensor) -> Tensor:
     return products.reshape(len(products), WINDOW, -1).transpose(0, 1)
 
 
-def max_pool(products: Tensor, around: Tensor, search: Search) -> Tensor:
+def max_pool(products: Tensor, around: Tensor, search: ArgmaxSearch) -> Tensor:
     """(n, pooled) the largest sum over the positions of each text; zero for an empty text.
 
     `around` (3, n, positions) has the words left of, at and right of every position.

@@ -6,10 +6,14 @@ messages and content are never written to, so a copy is valid for as long as the
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from coterie.algorithms.local.batched import find_device
+from coterie.core.parallel import one_torch_thread
 from coterie.core.weak_cache import WeakCache
 
 if TYPE_CHECKING:
@@ -21,10 +25,26 @@ CACHED_FROM = 1 << 15
 _copies = WeakCache()
 
 
-def to_device(array: np.ndarray, device: torch.device) -> Tensor:
-    """The array as a tensor. On the CPU they may share memory: the tensor must not be written."""
+@contextmanager
+def computing_on(device_name: str) -> Iterator[torch.device]:
+    """The device of that name, with PyTorch on one thread.
+
+    The number of threads changes the order of sums in matrix products, and so the bits.
+    """
+    device = find_device(device_name)
+    with one_torch_thread():
+        yield device
+
+
+def to_device(array: np.ndarray | Tensor, device: torch.device) -> Tensor:
+    """The array as a tensor. On the CPU they may share memory: the tensor must not be written.
+
+    A tensor is on the device already.
+    """
     import torch
 
+    if not isinstance(array, np.ndarray):
+        return array
     if device.type == "cpu":
         return torch.from_numpy(array) if array.flags.writeable else torch.tensor(array)
     cached: Tensor | None = _copies.get(array)
@@ -37,16 +57,24 @@ def to_device(array: np.ndarray, device: torch.device) -> Tensor:
 
 def to_host(tensor: Tensor) -> np.ndarray:
     """The tensor as an array. `to_device` returns the tensor again for this array."""
+    return to_host_together([tensor])[0]
+
+
+def to_host_together(tensors: Sequence[Tensor]) -> list[np.ndarray]:
+    """Several tensors as arrays, after waiting for the GPU once."""
     import torch
 
-    if tensor.device.type == "cpu":
-        return tensor.numpy()
-    # A GPU writes to pinned memory directly, without an intermediate copy.
-    host = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True)
-    host.copy_(tensor)
-    array: np.ndarray = host.numpy()
-    _remember(array, tensor)
-    return array
+    if all(tensor.device.type == "cpu" for tensor in tensors):
+        return [tensor.numpy() for tensor in tensors]
+    arrays: list[np.ndarray] = []
+    for tensor in tensors:
+        # A GPU writes to pinned memory directly, without an intermediate copy.
+        host = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True)
+        host.copy_(tensor, non_blocking=True)
+        arrays.append(host.numpy())
+        _remember(arrays[-1], tensor)
+    torch.cuda.current_stream().synchronize()
+    return arrays
 
 
 def _remember(array: np.ndarray, tensor: Tensor) -> None:

@@ -11,6 +11,7 @@ import numpy as np
 
 from coterie.algorithms.two_tower.batches import InputRows, PaddedBatch, keep_mask
 from coterie.algorithms.two_tower.device_arrays import to_device
+from coterie.algorithms.two_tower.gradients import PairOfGradients, Units
 from coterie.algorithms.two_tower.matching import losses
 from coterie.algorithms.two_tower.network import Network
 from coterie.algorithms.two_tower.padded_texts import padded_texts, rounded_up
@@ -36,7 +37,10 @@ class Texts(NamedTuple):
 
 
 def vectors(network: Network, parameters: Tensor, texts: InputRows, content: Content) -> Tensor:
-    """(n, k) the vectors of some texts; with dropout if they have keys."""
+    """(n, k) the vectors of some texts; with dropout if they have keys.
+
+    The next call overwrites them.
+    """
     tensors = (parameters, *_texts(network, texts, content, parameters.device))
     if texts.keys is None:
         # Whole catalogues are embedded so: a recorded step would hold much memory.
@@ -49,7 +53,10 @@ def vectors(network: Network, parameters: Tensor, texts: InputRows, content: Con
 def vector_gradients(
     network: Network, parameters: Tensor, texts: InputRows, content: Content, cut: Tensor
 ) -> Tensor:
-    """(size,) the gradient by the parameters, from that by the vectors."""
+    """(size,) the gradient by the parameters, from that by the vectors.
+
+    The next call overwrites it.
+    """
     tensors = (parameters, _padded(cut), *_texts(network, texts, content, parameters.device))
     (gradients,) = run_step(vector_gradients_step, network, _arrays(texts), tensors)
     return gradients
@@ -62,12 +69,11 @@ def user_gradients(
     content: Content,
     items: Tensor,
     drawn: Requests,
-) -> tuple[Tensor, Tensor]:
+) -> PairOfGradients:
     """Gradients of the sum of losses by the user tower, and by the item vectors (n, T, k)."""
     arrays = (*_arrays(texts), drawn.clicked, drawn.valid)
     tensors = (parameters, _padded(items), *_texts(network, texts, content, parameters.device))
-    by_tower, by_items = run_step(user_gradients_step, network, arrays, tensors)
-    return by_tower, by_items[: len(items)]
+    return _pair(run_step(user_gradients_step, network, arrays, tensors), slice(len(items)))
 
 
 def joint_gradients(
@@ -78,7 +84,7 @@ def joint_gradients(
     content: Content,
     places: Ints | Longs,
     drawn: Requests,
-) -> tuple[Tensor, Tensor]:
+) -> PairOfGradients:
     """Gradients of the sum of losses by both towers."""
     device = towers[0].device
     arrays = (*_arrays(users), *_arrays(items), places, drawn.clicked, drawn.valid)
@@ -87,8 +93,19 @@ def joint_gradients(
         *_texts(network, users, content, device),
         *_texts(network, items, content, device),
     )
-    by_users, by_items = run_step(joint_gradients_step, network, arrays, tensors)
-    return by_users, by_items
+    return _pair(run_step(joint_gradients_step, network, arrays, tensors), slice(None))
+
+
+def _pair(outputs: tuple[Tensor, ...], rows: slice) -> PairOfGradients:
+    """The gradients that a step computed, the second without the rows of padding."""
+    first, second, *units = outputs
+    in_units = Units(*units)
+    return PairOfGradients(
+        first,
+        second[rows],
+        # Sums outlive the outputs of a step.
+        Units(in_units.first.clone(), in_units.second[rows].clone(), in_units.largest),
+    )
 
 
 def _arrays(texts: InputRows) -> tuple[np.ndarray, np.ndarray]:
@@ -149,7 +166,8 @@ def user_gradients_step(
     item_vectors = items.detach().requires_grad_()
     user_vectors = _embed(network, parameters, rows, keys, Texts(*texts))
     loss = losses(user_vectors, item_vectors, clicked, valid, network.smoothing).sum()
-    return torch.autograd.grad(loss, (parameters, item_vectors))
+    by = torch.autograd.grad(loss, (parameters, item_vectors))
+    return *by, *Units.of(*by)
 
 
 def joint_gradients_step(
@@ -166,13 +184,16 @@ def joint_gradients_step(
     *texts: Tensor,
 ) -> tuple[Tensor, ...]:
     import torch
+    from torch.nn.functional import embedding
 
     user_tower = user_flat.detach().requires_grad_()
     item_tower = item_flat.detach().requires_grad_()
     u = _embed(network, user_tower, user_rows, user_keys, Texts(*texts[:3]))
     v = _embed(network, item_tower, item_rows, item_keys, Texts(*texts[3:]))
-    loss = losses(u, v[places.long()], clicked, valid, network.smoothing).sum()
-    return torch.autograd.grad(loss, (user_tower, item_tower))
+    # Back-propagation through `embedding` is faster than through v[places].
+    loss = losses(u, embedding(places, v), clicked, valid, network.smoothing).sum()
+    by = torch.autograd.grad(loss, (user_tower, item_tower))
+    return *by, *Units.of(*by)
 
 
 def _embed(

@@ -13,7 +13,7 @@ from coterie.algorithms.two_tower.settings import FederatedTowers
 from coterie.core import streams
 from coterie.core.weak_cache import WeakCache
 from coterie.data.content import Content
-from coterie.federated.federation import NodeData, Sums, World
+from coterie.federated.federation import Accepted, NodeData, SinglePass, Sums, World
 from coterie.types import Ints, Longs, Message, Sizes, Updates
 
 LAST_DRAWN = WeakCache()
@@ -55,6 +55,19 @@ def request(world: World[FederatedTowers], message: Message, node: NodeData) -> 
         item_rows=np.empty((offsets[-1], 0), np.int32),
         user_rows=none,
         dense=none,
+    )
+
+
+def request_at_once(world: World[FederatedTowers], message: Message, node: NodeData) -> SinglePass:
+    """The requests of all devices, without an update of each: what `request` and `collect` give."""
+    drawn = draw_requests(world, node, message.users, message.round)
+    n = len(message.users)
+    sent = drawn.valid & (world.settings.request_policy != "whole")
+    return SinglePass(
+        sums={"requested": np.where(sent, drawn.items, -1).astype(np.int64)},
+        accepted=Accepted(message.users, unit_weights(n), np.empty((n, 0), np.int32)),
+        n_rows=sent.sum(axis=1),
+        private_state={},
     )
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
-Step: TypeAlias = "Callable[..., tuple[Tensor, ...]]"
+TensorStep: TypeAlias = "Callable[..., tuple[Tensor, ...]]"
 """(network, tensors made of arrays, tensors that were on the GPU) -> tensors"""
 ArrayShape: TypeAlias = tuple[tuple[int, ...], str]
 """Shape and type of an array."""
@@ -33,11 +33,12 @@ ALIGNMENT = 16
 
 
 def run_step(
-    step: Step, network: Network, arrays: Sequence[np.ndarray], tensors: Sequence[Tensor]
+    step: TensorStep, network: Network, arrays: Sequence[np.ndarray], tensors: Sequence[Tensor]
 ) -> tuple[Tensor, ...]:
     """step(network, *arrays, *tensors), with the arrays on the GPU.
 
-    The rows of arrays are padded with zeros to a length that is rounded up.
+    The rows of arrays are padded with zeros to a length that is rounded up. The next run of the
+    step overwrites its outputs.
     """
     shapes = tuple(((rounded_up(len(a)), *a.shape[1:]), a.dtype.str) for a in arrays)
     fixed = tuple((tuple(tensor.shape), str(tensor.dtype)) for tensor in tensors)
@@ -46,7 +47,7 @@ def run_step(
 
 @lru_cache(maxsize=RECORDED)
 def _recorded(
-    step: Step,
+    step: TensorStep,
     network: Network,
     shapes: tuple[ArrayShape, ...],
     fixed: tuple[ArrayShape, ...],
@@ -59,7 +60,7 @@ class RecordedStep:
     """A step for inputs of certain shapes."""
 
     def __init__(
-        self, step: Step, network: Network, shapes: Sequence[ArrayShape], device: torch.device
+        self, step: TensorStep, network: Network, shapes: Sequence[ArrayShape], device: torch.device
     ) -> None:
         self.step = step
         self.network = network
@@ -85,8 +86,7 @@ class RecordedStep:
         self._copy_in(tensors)
         assert self.graph is not None
         self.graph.replay()
-        # The next replay overwrites the outputs.
-        return tuple(output.clone() for output in self.outputs)
+        return self.outputs
 
     def _record(self, tensors: Sequence[Tensor]) -> None:
         import torch
@@ -115,7 +115,7 @@ class StagedArrays:
         ends = np.cumsum([-(-size // ALIGNMENT) * ALIGNMENT for size in sizes]).tolist()
         self._host = torch.zeros(ends[-1], dtype=torch.uint8, pin_memory=True)
         self._on_device = torch.zeros(ends[-1], dtype=torch.uint8, device=device)
-        self._copied = torch.cuda.Event()
+        self._copied = torch.cuda.Event()  # type: ignore[no-untyped-call]
         self.arrays: list[np.ndarray] = []
         self.tensors: list[Tensor] = []
         for (shape, kind), size, first in zip(shapes, sizes, [0, *ends], strict=False):

@@ -71,14 +71,22 @@ def ring_slots(world: AnyWorld, number: int) -> Ints:
     """The slots of a ring. Without rings, all slots belong to ring 0."""
     if world.settings.request_policy == "whole":
         return np.arange(world.n_items, dtype=np.int32)
-    width = min(world.settings.users_per_round, _largest_ring(world)) * world.settings.compared
+    width = _ring_width(world)
     return np.arange(number * width, (number + 1) * width, dtype=np.int32)
 
 
 def slot_count(world: AnyWorld) -> int:
     """The number of slots of a round."""
-    last = -(-world.settings.users_per_round // _largest_ring(world)) - 1
-    return int(ring_slots(world, last)[-1]) + 1
+    if world.settings.request_policy == "whole":
+        return int(world.n_items)
+    n_rings = -(-world.settings.users_per_round // _largest_ring(world))
+    return int(n_rings * _ring_width(world))
+
+
+def _ring_width(world: AnyWorld) -> int:
+    """The most items that the members of a ring can request."""
+    most = min(world.settings.users_per_round, _largest_ring(world))
+    return int(most * world.settings.compared)
 
 
 def _largest_ring(world: AnyWorld) -> int:

@@ -134,9 +134,9 @@ def single_pass(
     """All devices in one batch: the sum of the gradients is the gradient of the summed loss."""
     by = gradients(world, message, node).in_fixed_point()
     n = len(message.users)
-    if max(by.largest.tolist()) >= n * TOO_LARGE:
+    largest, by_user, by_item = to_host_together([by.largest, by.first, by.second])
+    if largest.max() >= n * TOO_LARGE:
         return None
-    by_user, by_item = to_host_together([by.first, by.second])
     return SinglePass(
         sums={"user": by_user, "item": by_item},
         accepted=Accepted(message.users, unit_weights(n), np.empty((n, 0), np.int32)),

@@ -38,7 +38,7 @@ from coterie.algorithms.algorithm import Algorithm
 from coterie.algorithms.two_tower import item_requests, requests, slots
 from coterie.algorithms.two_tower.batches import InputRows
 from coterie.algorithms.two_tower.both_towers import BothTowers
-from coterie.algorithms.two_tower.device_arrays import to_host
+from coterie.algorithms.two_tower.device_arrays import to_host, to_host_together
 from coterie.algorithms.two_tower.gradients import PairOfGradients, mean_gradients_at, sum_rows_at
 from coterie.algorithms.two_tower.item_requests import (
     client_content,
@@ -185,10 +185,10 @@ def assign_slots(world: World[FederatedTowers], state: STTFedRecState, t: int) -
 
 
 def _assign_slots(world: World[FederatedTowers], state: STTFedRecState, t: int) -> Slots:
-    rings = [state.requesters]
+    rows = [np.arange(len(state.requesters))]
     if world.settings.secure_aggregation != "none":
         rings = assign_groups(world, sample(world, state, t), t)
-    rows = [np.flatnonzero(np.isin(state.requesters, ring)) for ring in rings]
+        rows = [np.flatnonzero(np.isin(state.requesters, ring)) for ring in rings]
     return slots.assign_slots(world, state.requested, rows, streams.at(world.seed, "slots", t))
 
 
@@ -320,11 +320,11 @@ def updates_in_memory(entries: int) -> int:
 def add_up(world: World[FederatedTowers], message: Message, updates: Updates) -> Sums:
     return {
         "tower": updates.dense.sum(axis=0, dtype=np.int64),
-        "cut": sum_by_slot(world, updates.items, updates.item_rows),
+        "cut": to_host(sum_by_slot(world, updates.items, updates.item_rows)),
     }
 
 
-def sum_by_slot(world: World[FederatedTowers], slots_of: Ints, rows: Ints | Tensor) -> Longs:
+def sum_by_slot(world: World[FederatedTowers], slots_of: Ints, rows: Ints | Tensor) -> Tensor:
     return sum_rows_at(slots_of, rows, slots.slot_count(world), world.settings.device)
 
 
@@ -339,11 +339,12 @@ def single_pass(
     if not valid.any(axis=1).all():
         return None
     by = gradients(world, message, node).in_fixed_point()
-    largest_sum, largest_cut = by.largest.tolist()
-    if largest_sum >= n * TOO_LARGE or largest_cut >= TOO_LARGE:
+    by_slot = sum_by_slot(world, slots_of, by.second)
+    largest, tower, cut = to_host_together([by.largest, by.first, by_slot])
+    if largest[0] >= n * TOO_LARGE or largest[1] >= TOO_LARGE:
         return None
     return SinglePass(
-        sums={"tower": to_host(by.first), "cut": sum_by_slot(world, slots_of, by.second)},
+        sums={"tower": tower, "cut": cut},
         accepted=Accepted(message.users, unit_weights(n), np.empty((n, 0), np.int32)),
         n_rows=valid.sum(axis=1),
         private_state={},
@@ -359,18 +360,19 @@ def move_user_tower(
     settings = world.settings
     n = len(accepted.users)
     before = TowerState(state.user_tower, state.user_mean, state.user_square)
+    cut = sum_by_item(world, state, sums["cut"])
     after = fedadam(before, sums["tower"], n, settings, settings.learning_rate_at(t))
     return replace(
         state,
         user_tower=after.parameters,
         user_mean=after.mean,
         user_square=after.square,
-        cut=sum_by_item(world, state, sums["cut"]),
+        cut=to_host(cut),
         n_aggregated=n,
     )
 
 
-def sum_by_item(world: World[FederatedTowers], state: STTFedRecState, cut: Longs) -> Longs:
+def sum_by_item(world: World[FederatedTowers], state: STTFedRecState, cut: Longs) -> Tensor:
     """The sums of all rings by item, whose index this server does not know."""
     n_items = int(state.merged.max()) + 1
     return sum_rows_at(state.merged, cut, n_items, world.settings.device)

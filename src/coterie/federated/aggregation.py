@@ -202,13 +202,15 @@ def update_bytes(users: Ints, n_rows: Longs, sizes: Sizes) -> int:
     """Bytes of the updates of users who send `n_rows` item rows each."""
     n = len(users)
     none = np.empty(0, np.int32)
+    # Only shapes count: one number stands for all entries, which would take much memory.
+    zero = np.zeros((1, 1), np.int32)
     updates = Updates(
         users=users,
         samples=n_rows,
         offsets=np.concatenate([[0], np.cumsum(n_rows)]),
         items=none,
         item_rows=np.empty((0, sizes.item_width), np.int32),
-        user_rows=np.empty((n, sizes.user_width), np.int32),
-        dense=np.empty((n, sizes.dense), np.int32),
+        user_rows=np.broadcast_to(zero, (n, sizes.user_width)),
+        dense=np.broadcast_to(zero, (n, sizes.dense)),
     )
     return int(reply_sizes(updates).sum())

@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, TypeAlias
 
 from coterie.data.content import TextEncoding
@@ -47,6 +48,7 @@ class Tower:
     Section 4.3 counts them: every input of a layer with every unit, zeros included"""
 
 
+@cache
 def tower(name: str) -> Tower:
     """The tower of that name. Its file is imported now and not before."""
     if name not in TOWERS:

@@ -7,7 +7,7 @@ messages and content are never written to, so a copy is valid for as long as the
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -32,7 +32,7 @@ def computing_on(device_name: str) -> Iterator[torch.device]:
     The number of threads changes the order of sums in matrix products, and so the bits.
     """
     device = find_device(device_name)
-    with one_torch_thread():
+    with one_torch_thread() if device.type == "cpu" else nullcontext():
         yield device
 
 

@@ -14,7 +14,7 @@ from coterie.algorithms.two_tower.device_arrays import to_device
 from coterie.algorithms.two_tower.gradients import PairOfGradients, Units
 from coterie.algorithms.two_tower.matching import losses
 from coterie.algorithms.two_tower.network import Network
-from coterie.algorithms.two_tower.padded_texts import padded_texts, rounded_up
+from coterie.algorithms.two_tower.padded_texts import padded_texts
 from coterie.algorithms.two_tower.recorded_steps import run_step
 from coterie.algorithms.two_tower.requests import Requests
 from coterie.data.content import Content
@@ -46,7 +46,7 @@ def vectors(network: Network, parameters: Tensor, texts: InputRows, content: Con
         # Whole catalogues are embedded so: a recorded step would hold much memory.
         rows = to_device(texts.rows, parameters.device)
         return _embed(network, parameters, rows, None, Texts(*tensors[1:]))
-    (output,) = run_step(vectors_step, network, _arrays(texts), tensors)
+    (output,) = run_step(vectors_step, network, _arrays(texts), (), tensors)
     return output[: len(texts.rows)]
 
 
@@ -57,8 +57,8 @@ def vector_gradients(
 
     The next call overwrites it.
     """
-    tensors = (parameters, _padded(cut), *_texts(network, texts, content, parameters.device))
-    (gradients,) = run_step(vector_gradients_step, network, _arrays(texts), tensors)
+    tensors = (parameters, *_texts(network, texts, content, parameters.device))
+    (gradients,) = run_step(vector_gradients_step, network, _arrays(texts), (cut,), tensors)
     return gradients
 
 
@@ -72,8 +72,9 @@ def user_gradients(
 ) -> PairOfGradients:
     """Gradients of the sum of losses by the user tower, and by the item vectors (n, T, k)."""
     arrays = (*_arrays(texts), drawn.clicked, drawn.valid)
-    tensors = (parameters, _padded(items), *_texts(network, texts, content, parameters.device))
-    return _pair(run_step(user_gradients_step, network, arrays, tensors), slice(len(items)))
+    tensors = (parameters, *_texts(network, texts, content, parameters.device))
+    outputs = run_step(user_gradients_step, network, arrays, (items,), tensors)
+    return _pair(outputs, slice(len(items)))
 
 
 def joint_gradients(
@@ -93,7 +94,7 @@ def joint_gradients(
         *_texts(network, users, content, device),
         *_texts(network, items, content, device),
     )
-    return _pair(run_step(joint_gradients_step, network, arrays, tensors), slice(None))
+    return _pair(run_step(joint_gradients_step, network, arrays, (), tensors), slice(None))
 
 
 def _pair(outputs: tuple[Tensor, ...], rows: slice) -> PairOfGradients:
@@ -123,14 +124,6 @@ def _texts(network: Network, texts: InputRows, content: Content, device: torch.d
     )
 
 
-def _padded(rows: Tensor) -> Tensor:
-    """The rows, with zeros up to the length to which the rows of arrays are padded."""
-    n = rounded_up(len(rows))
-    padded = rows.new_zeros((n, *rows.shape[1:]))
-    padded[: len(rows)] = rows
-    return padded
-
-
 # Recorded
 
 
@@ -141,7 +134,7 @@ def vectors_step(
 
 
 def vector_gradients_step(
-    network: Network, rows: Tensor, keys: Tensor, flat: Tensor, cut: Tensor, *texts: Tensor
+    network: Network, rows: Tensor, keys: Tensor, cut: Tensor, flat: Tensor, *texts: Tensor
 ) -> tuple[Tensor, ...]:
     import torch
 
@@ -156,8 +149,8 @@ def user_gradients_step(
     keys: Tensor,
     clicked: Tensor,
     valid: Tensor,
-    flat: Tensor,
     items: Tensor,
+    flat: Tensor,
     *texts: Tensor,
 ) -> tuple[Tensor, ...]:
     import torch

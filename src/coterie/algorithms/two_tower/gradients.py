@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from coterie import kernels
-from coterie.algorithms.two_tower.device_arrays import computing_on, to_device, to_host
+from coterie.algorithms.two_tower.device_arrays import computing_on, to_device
 from coterie.core.parallel import one_torch_thread
 from coterie.types import SCALE, Ints, Longs
 
@@ -84,7 +84,7 @@ def encode(gradients: Tensor, out: Ints) -> None:
     kernels.load("fixed_point").encode(values.reshape(-1), UNIT, out.reshape(-1))
 
 
-def sum_rows_at(at: Ints | Longs, rows: np.ndarray | Tensor, n: int, device_name: str) -> Longs:
+def sum_rows_at(at: Ints | Longs, rows: np.ndarray | Tensor, n: int, device_name: str) -> Tensor:
     """(n, k) the sums of the integer rows (..., k) by their positions `at` (...).
 
     Rows at the position -1 are left out.
@@ -96,7 +96,7 @@ def sum_rows_at(at: Ints | Longs, rows: np.ndarray | Tensor, n: int, device_name
         # The position -1 is the last row, which is not returned.
         places = to_device(np.where(at < 0, n, at).reshape(-1), device)
         values = to_device(rows, device).reshape(-1, rows.shape[-1])
-        return to_host(total.index_add_(0, places.long(), values.long())[:n])
+        return total.index_add_(0, places.long(), values.long())[:n]
 
 
 def mean_gradients_at(at: Longs, gradients: Longs, n: int, device_name: str) -> Tensor:

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 TensorStep: TypeAlias = "Callable[..., tuple[Tensor, ...]]"
-"""(network, tensors made of arrays, tensors that were on the GPU) -> tensors"""
+"""(network, tensors) -> tensors"""
 ArrayShape: TypeAlias = tuple[tuple[int, ...], str]
-"""Shape and type of an array."""
+TensorShape: TypeAlias = "tuple[tuple[int, ...], torch.dtype]"
 
 RECORDED = 32
 """Most steps that are held at a time, each for inputs of certain shapes."""
@@ -33,76 +33,94 @@ ALIGNMENT = 16
 
 
 def run_step(
-    step: TensorStep, network: Network, arrays: Sequence[np.ndarray], tensors: Sequence[Tensor]
+    step: TensorStep,
+    network: Network,
+    arrays: Sequence[np.ndarray],
+    rows: Sequence[Tensor],
+    tensors: Sequence[Tensor],
 ) -> tuple[Tensor, ...]:
-    """step(network, *arrays, *tensors), with the arrays on the GPU.
+    """step(network, *arrays, *rows, *tensors), with the arrays on the GPU.
 
-    The rows of arrays are padded with zeros to a length that is rounded up. The next run of the
-    step overwrites its outputs.
+    `rows` and `tensors` are there already. The rows of arrays and of `rows` are padded with zeros
+    to a length that is rounded up. The next run of the step overwrites its outputs.
     """
-    shapes = tuple(((rounded_up(len(a)), *a.shape[1:]), a.dtype.str) for a in arrays)
-    fixed = tuple((tuple(tensor.shape), str(tensor.dtype)) for tensor in tensors)
-    return _recorded(step, network, shapes, fixed, tensors[0].device)(arrays, tensors)
+    of_arrays = tuple(((rounded_up(len(a)), *a.shape[1:]), a.dtype.str) for a in arrays)
+    of_rows = tuple(((rounded_up(len(t)), *t.shape[1:]), t.dtype) for t in rows)
+    of_tensors = tuple((tuple(tensor.shape), tensor.dtype) for tensor in tensors)
+    device = tensors[0].device
+    recorded = _recorded(step, network, of_arrays, of_rows + of_tensors, device)
+    return recorded.run(arrays, (*rows, *tensors))
 
 
 @lru_cache(maxsize=RECORDED)
 def _recorded(
     step: TensorStep,
     network: Network,
-    shapes: tuple[ArrayShape, ...],
-    fixed: tuple[ArrayShape, ...],
+    of_arrays: tuple[ArrayShape, ...],
+    of_tensors: tuple[TensorShape, ...],
     device: torch.device,
 ) -> RecordedStep:
-    return RecordedStep(step, network, shapes, device)
+    return RecordedStep(step, network, of_arrays, of_tensors, device)
 
 
 class RecordedStep:
     """A step for inputs of certain shapes."""
 
     def __init__(
-        self, step: TensorStep, network: Network, shapes: Sequence[ArrayShape], device: torch.device
+        self,
+        step: TensorStep,
+        network: Network,
+        of_arrays: Sequence[ArrayShape],
+        of_tensors: Sequence[TensorShape],
+        device: torch.device,
     ) -> None:
-        self.step = step
-        self.network = network
-        self.staged = StagedArrays(shapes, device)
-        self.calls = 0
-        self.graph: torch.cuda.CUDAGraph | None = None
-        self.inputs: tuple[Tensor, ...] = ()
-        """The tensors that the graph reads."""
-        self.copied: list[Tensor | None] = []
-        """The tensors that were last copied to them."""
-        self.outputs: tuple[Tensor, ...] = ()
-        """The tensors that the graph writes."""
-
-    def __call__(
-        self, arrays: Sequence[np.ndarray], tensors: Sequence[Tensor]
-    ) -> tuple[Tensor, ...]:
-        self.staged.fill(arrays)
-        self.calls += 1
-        if self.calls <= WARM_UP_CALLS:
-            return self.step(self.network, *self.staged.tensors, *tensors)
-        if self.graph is None:
-            self._record(tensors)
-        self._copy_in(tensors)
-        assert self.graph is not None
-        self.graph.replay()
-        return self.outputs
-
-    def _record(self, tensors: Sequence[Tensor]) -> None:
         import torch
 
-        self.inputs = tuple(torch.empty_like(tensor) for tensor in tensors)
-        self.copied = [None] * len(tensors)
-        self.graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(self.graph):
-            self.outputs = self.step(self.network, *self.staged.tensors, *self.inputs)
+        self._step = step
+        self._network = network
+        self._staged = StagedArrays(of_arrays, device)
+        self._inputs = [
+            torch.zeros(shape, dtype=dtype, device=device) for shape, dtype in of_tensors
+        ]
+        self._copied: list[Tensor | None] = [None] * len(self._inputs)
+        """The tensors that were last copied to the inputs."""
+        self._calls = 0
+        self._graph: torch.cuda.CUDAGraph | None = None
+        self._outputs: tuple[Tensor, ...] = ()
+
+    def run(self, arrays: Sequence[np.ndarray], tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
+        self._staged.fill(arrays)
+        self._copy_in(tensors)
+        if self._graph is not None:
+            self._graph.replay()
+            return self._outputs
+        self._calls += 1
+        if self._calls > WARM_UP_CALLS:
+            self._record()
+        # Recording runs nothing.
+        return self._launch() if self._graph is None else self.run(arrays, tensors)
+
+    def _launch(self) -> tuple[Tensor, ...]:
+        return self._step(self._network, *self._staged.tensors, *self._inputs)
+
+    def _record(self) -> None:
+        import torch
+
+        self._graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self._graph):
+            self._outputs = self._launch()
 
     def _copy_in(self, tensors: Sequence[Tensor]) -> None:
-        for place, tensor in enumerate(tensors):
+        for place, (own, given) in enumerate(zip(self._inputs, tensors, strict=True)):
             # Tensors are never written to: the same one is in place already.
-            if self.copied[place] is not tensor:
-                self.inputs[place].copy_(tensor)
-                self.copied[place] = tensor
+            if self._copied[place] is given:
+                continue
+            if len(given) < len(own):
+                own[: len(given)].copy_(given)
+                own[len(given) :].zero_()
+            else:
+                own.copy_(given)
+            self._copied[place] = given
 
 
 class StagedArrays:

@@ -61,10 +61,12 @@ def draw(
         which = draws.draw_sets((decoys >= 0).sum(axis=1), n, streams.mix_array(keys))
         chosen = np.take_along_axis(decoys, np.maximum(which, 0), axis=1)
         negatives = np.where(which < 0, -1, chosen)
-    items = np.hstack([drawn[:, :clicks], negatives])
-    order = np.argsort(items, axis=1, kind="stable")
-    ascending = np.take_along_axis(items, order, axis=1)
-    return Requests(ascending, (order < clicks) & (ascending >= 0), drawn[:, clicks:])
+    items = np.hstack([drawn[:, :clicks], negatives]).astype(np.int64)
+    # Sorting numbers that carry their column is faster than sorting columns by items.
+    packed = np.sort(items << 32 | np.arange(settings.compared), axis=1)
+    ascending = (packed >> 32).astype(np.int32)
+    column = packed & 0xFFFFFFFF
+    return Requests(ascending, (column < clicks) & (ascending >= 0), drawn[:, clicks:])
 
 
 def profiles(training: TrainingSet, users: Ints | Longs, n: int, keys: Keys) -> Ints:

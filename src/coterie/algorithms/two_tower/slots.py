@@ -40,7 +40,10 @@ class Slots(NamedTuple):
         """
         items, place = self.distinct()
         order = rng.permutation(len(items))
-        return np.append(np.argsort(order), -1)[place].astype(np.int32), items[order]
+        # One entry more than items: the place -1 of an unused slot reads the last.
+        number_of = np.full(len(items) + 1, -1, np.int32)
+        number_of[order] = np.arange(len(items), dtype=np.int32)
+        return number_of[place], items[order]
 
 
 def assign_slots(

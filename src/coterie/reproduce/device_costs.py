@@ -164,7 +164,8 @@ def multiplications(name: str, world: AnyWorld, message: Message, node: NodeData
     """Multiplications of the forward passes of a message's devices (Section 4.3)."""
     settings = world.settings
     drawn = draw_requests(world, node, message.users, message.round)
-    word_counts = user_inputs(node, message, drawn).source.rows.counts.tolist()
+    inputs = user_inputs(node, message, drawn)
+    word_counts = inputs.source.rows.counts_of(inputs.rows).tolist()
     if is_naive(name):
         item_texts = client_content(node).items
         assert item_texts is not None

@@ -50,7 +50,8 @@ def to_device(array: np.ndarray | Tensor, device: torch.device) -> Tensor:
     cached: Tensor | None = _copies.get(array)
     if cached is not None:
         return cached
-    tensor = torch.tensor(array, device=device)
+    # A copy from pinned memory does not wait for what the GPU is computing.
+    tensor = torch.tensor(array).pin_memory().to(device, non_blocking=True)
     _remember(array, tensor)
     return tensor
 

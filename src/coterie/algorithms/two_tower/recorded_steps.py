@@ -133,7 +133,7 @@ class StagedArrays:
         ends = np.cumsum([-(-size // ALIGNMENT) * ALIGNMENT for size in sizes]).tolist()
         self._host = torch.zeros(ends[-1], dtype=torch.uint8, pin_memory=True)
         self._on_device = torch.zeros(ends[-1], dtype=torch.uint8, device=device)
-        self._copied = torch.cuda.Event()  # type: ignore[no-untyped-call]
+        self._copied: torch.cuda.Event | None = None
         self.arrays: list[np.ndarray] = []
         self.tensors: list[Tensor] = []
         for (shape, kind), size, first in zip(shapes, sizes, [0, *ends], strict=False):
@@ -144,10 +144,13 @@ class StagedArrays:
             self.tensors.append(self._on_device[part].view(dtype).reshape(shape))
 
     def fill(self, arrays: Sequence[np.ndarray]) -> None:
-        # The copy of the last call must have been read.
-        self._copied.synchronize()
+        import torch
+
+        # The GPU may still be reading what the last call put here.
+        if self._copied is not None:
+            self._copied.synchronize()
         for own, given in zip(self.arrays, arrays, strict=True):
             own[: len(given)] = given
             own[len(given) :] = 0
         self._on_device.copy_(self._host, non_blocking=True)
-        self._copied.record()
+        self._copied = torch.cuda.current_stream().record_event()

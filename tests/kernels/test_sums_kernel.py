@@ -20,6 +20,7 @@ from coterie.federated.selection import MOST_USERS, check_size
 from coterie.federated.settings import FederationSettings
 from coterie.federated.trainer import world_of
 from coterie.federated.validation import MOST_SAMPLES
+from coterie.kernels.fallback import sums as fallback
 from coterie.types import NOT_FINITE, TOO_LARGE, Rows, Updates
 
 N_ITEMS = 9
@@ -167,12 +168,15 @@ FINE, UNKNOWN_ITEM, REPEATED_ITEM, OUT_OF_RANGE, NOT_A_NUMBER = range(5)
 
 
 def check(u: Updates, n_items: int = N_ITEMS) -> list[int]:
+    """The faults that the kernel finds, and its fallback in two parts."""
     faults = np.full(len(u), 99, np.int8)
-    args = (u.offsets, u.items, u.item_rows, u.user_rows, u.dense)
     none = np.empty(0)
-    kernels.load("sums").check(
-        *(locked(a.copy()) for a in args), n_items, 0, len(u), faults, none, none
-    )
+    args = [locked(a.copy()) for a in (u.offsets, u.items, u.item_rows, u.user_rows, u.dense)]
+    kernels.load("sums").check(*args, n_items, 0, len(u), faults, none, none)
+    by_fallback = np.full(len(u), 99, np.int8)
+    for first, last in pairwise((0, len(u) // 2, len(u))):
+        fallback.check(*args, n_items, first, last, by_fallback, none, none)
+    assert by_fallback.tolist() == faults.tolist()
     return faults.tolist()
 
 

@@ -53,6 +53,12 @@ REPRESENTATIVES = {
     "test_the_page_fits": ("[500]",),
     "test_the_server_ends_while_a_page_follows": ("[15]",),
     "test_clients_may_be_on_several_nodes": ("fedfast", "fcf"),
+    "test_same_seed_same_bits": ("fedfast", "fcf", "bpr"),
+    "test_reevaluation_agrees_with_the_run": ("fedfast", "fcf", "bpr", "pfedrec"),
+    "test_held_out_items_never_leave_a_node": ("fedfast", "fcf", "fedease", "pfedrec"),
+    "test_timestamps_never_leave_a_node": ("fedfast", "fcf", "fl-dssm"),
+    "test_messages_hold_updates_and_no_names": ("fedfast", "fcf", "fl-dssm"),
+    "test_metrics_and_recommendations_equal_the_simulation": ("fedfast", "fcf", "fedrecon"),
     "test_a_run_imports_nothing_that_does_not_count": ("[fedavg]", "[fl-dssm]"),
 }
 """Tests with many cases, and what the names of those have that are not among the long tests."""

@@ -40,8 +40,7 @@ def test_an_almost_known_algorithm_gets_a_suggestion(typed, meant):
 def test_an_unknown_algorithm_gets_the_list():
     with pytest.raises(
         UnknownName,
-        match=r"unknown algorithm 'zzz'\. Known: fedavg, fedfast, "
-        r".*random, popular, bpr, .*multivae",
+        match=r"unknown algorithm 'zzz'\. Known: fedavg, fedfast, .*fedals, .* and \d+ more",
     ):
         registry.algorithm("zzz")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import time
 from collections.abc import Callable
@@ -28,7 +29,7 @@ def test_choose_prints_a_table_and_a_recommendation(coterie: Command, tmp_path: 
     assert "report: runs/choose-synthetic-1/report.html" in done.out
     page = (tmp_path / "runs" / "choose-synthetic-1" / "report.html").read_text()
     assert "coterie choose --may-leave sums" in page
-    assert "of 9: fedals: NDCG@10" in done.err
+    assert re.search(r"\d of \d+: fedals: NDCG@10", done.err)
 
 
 def test_choose_with_json_prints_one_object(coterie: Command) -> None:

@@ -39,7 +39,7 @@ def test_unknown_name_gets_a_suggestion(
 
 def test_name_unlike_all_others_gets_the_list_of_names(coterie: Command) -> None:
     line = coterie("run", "xyzzy").error
-    assert all(name in line for name in ("random", "popular", "bpr", "gmf", "als", "ease"))
+    assert all(name in line for name in ("fedavg", "fedfast", "pfpl+", "fedals", " more"))
 
 
 def test_setting_of_another_algorithm_is_unknown(coterie: Command) -> None:

@@ -11,6 +11,7 @@ from coterie.core import streams
 from coterie.errors import ConfigError, UnknownName
 from coterie.experiments.config import Choice
 from coterie.models import factors
+from coterie.models.additive_scores import AdditiveScores
 from coterie.models.directions import Directions
 from coterie.models.factors import Factors
 from coterie.models.gmf import GMF
@@ -21,8 +22,11 @@ from coterie.models.linear import ItemWeights, PrivateItemWeights
 from coterie.models.multivae import LOWEST, MultVAE
 from coterie.models.neighbours import ItemNeighbours, PrivateItemNeighbours, UserNeighbours
 from coterie.models.neumf import NeuMF
+from coterie.models.personal_scores import PersonalScores
 from coterie.models.popular import ItemCounts
 from coterie.models.private_factors import PrivateFactors
+from coterie.models.private_gmf import PrivateGMF
+from coterie.models.private_neumf import PrivateNeuMF
 from coterie.models.random import RandomScores
 from coterie.models.recommender import Recommender
 
@@ -113,6 +117,21 @@ def some_of_each() -> list[Recommender]:
             floats(2, 3),
             np.array([[0b10100000], [0b01000000]], np.uint8),
         ),
+        PrivateGMF(
+            floats([1, 2], [0, -1]), floats([1, 0], [0, 1], [1, 1]), floats(2, 3), floats(0.5)
+        ),
+        PrivateNeuMF(
+            floats([1, 2], [0, -1]),
+            floats([1, 0], [0, 1], [1, 1]),
+            floats(1, 2, -1, 1, 0, 0.5, 1, 10, 3, 0.25),
+            np.array([2, 2], np.int64),
+        ),
+        PersonalScores(floats([1, 2, 3], [4, 5, 6]), floats([1, 0], [0, 1], [1, 1])),
+        AdditiveScores(  # the bias of a user is in the first table
+            floats([1, 2, 3], [4, 5, 6]),
+            floats([1, 0, 9], [0, 2, 9]),
+            floats([1, 0], [0, 1], [1, 1]),
+        ),
     ]
 
 
@@ -139,6 +158,13 @@ each_model = pytest.mark.parametrize("model", some_of_each(), ids=lambda m: m.ki
         (some_of_each()[12], [[1, 11, 3], [0, -4, -0.5]]),
         (some_of_each()[13], [[5, 7, 2], [3, 0, 4]]),
         (some_of_each()[14], [[0, 2, 0], [3, 0, 0]]),
+        (some_of_each()[15], [[2.5, 6.5, 8.5], [0.5, -2.5, -2.5]]),
+        (
+            some_of_each()[16],
+            [[3 + 2 + 0.25, 4 + 0.25, 3 + 4 + 0.25], [15 + 0.25, 1 + 25 + 0.25, 1 + 25 + 0.25]],
+        ),
+        (some_of_each()[17], [[1, 2, 3], [4, 5, 6]]),
+        (some_of_each()[18], [[1 + 1, 2, 3 + 1], [4, 5 + 2, 6 + 2]]),
     ],
     ids=[
         "factors",
@@ -155,6 +181,10 @@ each_model = pytest.mark.parametrize("model", some_of_each(), ids=lambda m: m.ki
         "lightgcn",
         "private-item-weights",
         "private-item-neighbours",
+        "private-gmf",
+        "private-neumf",
+        "personal-scores",
+        "additive-scores",
     ],
 )
 def test_scores_by_hand(model, by_hand):

@@ -20,8 +20,6 @@ from coterie.types import Ints, Longs
 
 SMALL = 1 << 24
 """Bytes of a table that is copied. It takes a millisecond, and the memory is not used twice."""
-UNSHARED = 2
-"""References to an array that nobody else has: the record of it, and the argument that asks."""
 
 Scalar = TypeVar("Scalar", bound=np.generic)
 
@@ -35,6 +33,13 @@ class _Before:
     """Rows in which the later version may differ."""
 
 
+def _references(before: _Before) -> int:
+    """References to the table of a version, with those of this question."""
+    return sys.getrefcount(before.table)
+
+
+UNSHARED = _references(_Before(np.empty(0), np.empty(0, np.int64)))
+"""References to a table that nobody else has. Versions of Python count differently."""
 _before = WeakCache()
 """The memory of a version -> the version before it."""
 
@@ -70,7 +75,7 @@ def _reused(owner: NDArray[Scalar]) -> NDArray[Scalar] | None:
         return None
     _before.forget(owner)
     # NumPy's views refer to the array that holds the memory, whatever they were made from.
-    if sys.getrefcount(before.table) > UNSHARED:
+    if _references(before) > UNSHARED:
         return None
     table: NDArray[Scalar] = before.table
     table[before.changed] = owner[before.changed]

@@ -139,7 +139,7 @@ def prepare_folder(config: Path, out: Path | None, progress: Progress) -> Path:
     earlier = run_folder.earlier_run(
         name,
         experiment.flat(),
-        f"coterie serve --config {config} --out",
+        "the same command and --out",
         is_finished=lambda folder: read_status(folder).get("state") == "finished",
     )
     if earlier and out is None:

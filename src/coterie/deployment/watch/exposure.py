@@ -20,6 +20,8 @@ from coterie.types import Doubles, Floats
 PROBES = 25
 RANKED = 200
 ROWS = "item_rows"
+ROWS_OF_STATES = {ROWS, "global_rows"}
+"""What states call the rows that a model's item rows are made of."""
 
 
 class ItemVectors(NamedTuple):
@@ -34,7 +36,7 @@ def item_tables(federation: AnyFederation, world: AnyWorld, state: Record) -> li
 
     Without rows in the state there may be no cheap model to look at: EASE would be solved here.
     """
-    if ROWS not in state.shared_arrays():
+    if not ROWS_OF_STATES & state.shared_arrays().keys():
         return []
     arrays = federation.model(world, state).shared_arrays()
     rows = arrays[ROWS].astype(np.float32)

@@ -61,7 +61,9 @@ def test_a_kernel_without_a_fallback_names_the_remedy(no_numba):
 
 def test_a_broken_numba_is_an_error(monkeypatch):
     """A Numba that cannot be imported must not lead to slow training."""
-    monkeypatch.delitem(sys.modules, "numba", raising=False)
+    # Imported first, so that the whole of it is there again after the test.
+    pytest.importorskip("numba")
+    monkeypatch.delitem(sys.modules, "numba")
     for name in [name for name in sys.modules if name.startswith("llvmlite")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "llvmlite", None)

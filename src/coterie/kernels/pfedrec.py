@@ -2,8 +2,7 @@
 
 A client works on a compact copy of the item rows it touches, padded with zeros to whole lanes.
 Within a batch the derivative of the loss by an item row is a number times the score function, so
-that a batch needs one number per sample and no table of gradients. One core, d = 32,
-ML-100K, scores of all items included: 210 ns a sample with plain loops, 115 ns with lanes.
+that a batch needs one number per sample and no table of gradients.
 """
 
 from __future__ import annotations

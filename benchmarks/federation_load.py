@@ -122,7 +122,8 @@ def host(folder: str, server: str, nodes: list[int], name: str) -> None:
 
 def node(folder: Path, server: str, k: int) -> None:
     store = NodeStore.create(folder / f"{k}.db")
-    NodeUsers(folder / f"{k}.csv", ReadOptions(), simulated=True).put(store)
+    users = NodeUsers(folder / f"{k}.csv", ReadOptions(), simulated=True)
+    users.put(store, users.read())
     key = folder / "nodes" / f"n{k}.key"
     client = FleetClient.to(Address.of(server), key, folder / "keys" / "ca.pem")
     NodeLoop(client, NodeService(store).answer).run()

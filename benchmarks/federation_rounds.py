@@ -161,7 +161,8 @@ class Site:
         terms = FederationTerms.from_json((self.folder / "run" / "terms.json").read_text())
         config = terms.config | {"rounds": rounds, "participation": users / self.n_users}
         store = NodeStore.create(self.folder / "all.db")
-        NodeUsers(self.folder / "all.csv", ReadOptions()).put(store)
+        users_of_node = NodeUsers(self.folder / "all.csv", ReadOptions())
+        users_of_node.put(store, users_of_node.read())
         node = TimedNode(NodeService(store))
         (self.folder / "timed").mkdir()
         service = ServerConfig(items="items.csv")

@@ -18,6 +18,7 @@ from deployment.test_server import (
     served,
     simulated,
 )
+from deployment.test_signing_keys import Log
 from small_federation import play
 
 from coterie.core.progress import SILENT
@@ -203,11 +204,14 @@ def test_two_nodes_with_one_user_of_the_same_id(people, tmp_path):
 
 
 def test_nodes_with_the_same_users_only(people, tmp_path):
-    """The error says why a node does not count."""
+    """The error says why a node does not count, and so does one line while the server waits."""
     terms, paths = new_federation("fedfast", people, tmp_path, 1)
     nodes = ChangingNodes(paths, lambda n: {"0": 0, "1": 0}, keyed=True)
+    log = Log()
     with pytest.raises(NoQuorum, match="user of another node: 200"):
-        served(tmp_path, terms, nodes, least_nodes=2, wait_seconds=0.3)
+        served(tmp_path, terms, nodes, log, least_nodes=2, wait_seconds=0.3)
+    (line,) = log.lines
+    assert line.startswith("Refused: user of another node: 200. Every user id must be on one node")
 
 
 def test_no_user_is_left(people, tmp_path):

@@ -179,8 +179,9 @@ def test_files_are_read_in_another_process(tmp_path: Path):
     store.close()
     with pytest.raises(DataError, match="does not exist"):
         put_in_another_process(
-            NodeUsers(tmp_path / "nothing.csv", ReadOptions()), tmp_path / "mine.db"
+            NodeUsers(tmp_path / "nothing.csv", ReadOptions()), tmp_path / "another.db"
         )
+    assert not (tmp_path / "another.db").exists()
 
 
 def test_the_page_names_every_metric():

@@ -410,7 +410,8 @@ def test_a_limit_holds_until_another_is_given(tmp_path):
         limited = [NodePolicy(epsilon_limit=limit) for limit in (2.0, 3.5)]
         steps = ((None, None), (limited[0], 2.0), (None, 2.0), (limited[1], 3.5))
         for given, expected in (*steps, (NodePolicy(), None)):
-            NodeUsers(table, ReadOptions(), policy=given).put(store)
+            users = NodeUsers(table, ReadOptions(), policy=given)
+            users.put(store, users.read())
             assert policy_of(store).epsilon_limit == expected
     for malformed in (float("nan"), float("inf"), -1.0, 0.0):
         with pytest.raises(ConfigError, match="setting 'epsilon_limit' is"):

@@ -204,7 +204,8 @@ def test_a_node_reads_its_file_with_the_options_of_every_other_command(tmp_path:
     columns = {"user_id": "1", "item_id": "2", "rating": "3"}
     options = ReadOptions(columns, encoding="latin-1", delimiter=";", header=False)
     with closing(NodeStore.create(tmp_path / "node.db")) as store:
-        NodeUsers(path, options).put(store)
+        users = NodeUsers(path, options)
+        users.put(store, users.read())
         assert sorted(store.users()) == ["Ada", "José"]
         assert len(store.interactions()) == 3
 

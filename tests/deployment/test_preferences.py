@@ -66,11 +66,13 @@ def test_files_are_checked_when_a_node_joins(files, people, tmp_path):
     users = NodeUsers(tmp_path / "mine.csv", ReadOptions(), disclosure_file=tmp_path / "none.csv")
     with closing(NodeStore.create(tmp_path / "mine.db")) as store:
         with pytest.raises(UserError, match=r"none\.csv"):
-            users.put(store)
+            users.read()
         (tmp_path / "none.csv").write_text("user_id,disclosure\n1,2.5\n")
         with pytest.raises(DataError, match=r"'2\.5'; expected a number from 0 to 1"):
-            users.put(store)
-        replace(users, disclosure_file=tmp_path / "rates.csv").put(store)
+            users.read()
+        users = replace(users, disclosure_file=tmp_path / "rates.csv")
+        users.put(store, users.read())
         assert store.meta("disclosure_file") == files["disclosure_file"]
-        replace(users, disclosure_file=None).put(store)
+        users = replace(users, disclosure_file=None)
+        users.put(store, users.read())
         assert store.meta("disclosure_file") == ""

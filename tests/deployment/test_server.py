@@ -15,7 +15,7 @@ from small_federation import play
 
 from coterie.algorithms import fedease, fedslim
 from coterie.algorithms.registry import algorithm
-from coterie.core.progress import SILENT
+from coterie.core.progress import SILENT, Progress
 from coterie.data.interactions import Interactions
 from coterie.deployment import membership
 from coterie.deployment.enrolment import FederationTerms
@@ -84,9 +84,15 @@ class InProcessNodes:
             store.close()
 
 
-def served(folder: Path, terms: FederationTerms, nodes: Nodes, **settings: Any) -> Point:
+def served(
+    folder: Path,
+    terms: FederationTerms,
+    nodes: Nodes,
+    progress: Progress = SILENT,
+    **settings: Any,
+) -> Point:
     config = ServerConfig(**{"items": "items.csv", "wait_seconds": 1.0} | settings)
-    return serve(folder, terms, nodes, config)
+    return serve(folder, terms, nodes, config, progress=progress)
 
 
 def new_federation(

@@ -239,11 +239,21 @@ def test_a_server_has_keys_or_is_insecure(config: Path, tmp_path: Path):
     assert not (tmp_path / "run").exists()
 
 
+def test_an_address_of_another_machine(config: Path, tmp_path: Path):
+    """192.0.2.1 is for documentation: no machine has it."""
+    certificates.init(tmp_path / "keys", ["192.0.2.1"])
+    with pytest.raises(RunError, match=r"cannot listen at 192\.0\.2\.1:8000: this machine has no"):
+        serve(config, "192.0.2.1:8000", tmp_path / "run", tmp_path / "keys", False, SILENT)
+    with pytest.raises(RunError, match=r"no address is known of nowhere\.invalid"):
+        serve(config, "nowhere.invalid:8000", tmp_path / "run", tmp_path / "keys", False, SILENT)
+    assert not (tmp_path / "run").exists()
+
+
 def test_a_port_that_is_taken(config: Path, tmp_path: Path):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
-        with pytest.raises(RunError, match=r"something listens at .* already"):
+        with pytest.raises(RunError, match=r"cannot listen at .*: something listens there"):
             serve(
                 config, f"127.0.0.1:{taken.getsockname()[1]}", tmp_path / "run", None, True, SILENT
             )

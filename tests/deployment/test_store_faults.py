@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 from deployment.test_server import InProcessNodes, new_federation, served
+from deployment.test_signing_keys import Log
 
 from coterie.cli.main import main
 from coterie.data.interactions import Interactions
@@ -170,7 +171,7 @@ def test_a_node_whose_store_fails_stops_and_tells_the_server():
         raise StoreError("mine.db is damaged")
 
     raised: list[Exception] = []
-    lines: list[str] = []
+    log = Log()
 
     def run(loop: NodeLoop) -> None:
         try:
@@ -179,7 +180,7 @@ def test_a_node_whose_store_fails_stops_and_tells_the_server():
             raised.append(error)
 
     with serving(deadline=30) as server:
-        loop = NodeLoop(server.client(), answer, lines.append)
+        loop = NodeLoop(server.client(), answer, log)
         thread = threading.Thread(target=run, args=[loop], daemon=True)
         thread.start()
         (name,) = server.wait_for(1)
@@ -189,7 +190,7 @@ def test_a_node_whose_store_fails_stops_and_tells_the_server():
         thread.join(10)
         assert not thread.is_alive()
     assert [str(error) for error in raised] == ["mine.db is damaged"]
-    assert lines == []
+    assert log.lines == [f"connected to {server.address}; waiting for training"]
 
 
 def test_private_state_survives_the_faults_of_others(path: Path):

@@ -304,14 +304,15 @@ def status(
 
 
 def _status_lines(found: dict[str, object]) -> str:
-    lines = []
+    labelled = {}
     for key, value in found.items():
         entries = {key: value}
         if isinstance(value, dict):
             entries = {f"{key}, {name}": entry for name, entry in value.items()}
         for label, entry in (entries or {key: "none"}).items():
-            lines.append(f"{label.replace('_', ' '):28} {_format(entry)}")
-    return "\n".join(lines)
+            labelled[label.replace("_", " ")] = _format(entry)
+    width = max(map(len, labelled), default=0)
+    return "\n".join(f"{label:{width}}  {text}" for label, text in labelled.items())
 
 
 def _format(value: object) -> str:

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import socket
 from dataclasses import dataclass
 
 from coterie.errors import ConfigError
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
+OBSTACLES = {
+    errno.EADDRINUSE: "something listens there already",
+    errno.EADDRNOTAVAIL: "this machine has no such address",
+    errno.EACCES: "ports below 1024 need the rights of an administrator",
+}
+"""System error -> why a server cannot listen at an address."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +51,18 @@ class Address:
                 f"Leave --insecure out and name {certificates}."
             )
 
-    def is_in_use(self) -> bool:
-        """Whether something listens here already."""
+    def obstacle(self) -> str:
+        """Why a server cannot listen here; empty if it can."""
         try:
-            socket.create_connection((self.host, self.port), timeout=1).close()
-        except OSError:
-            return False
-        return True
+            family, kind, protocol, _, place = socket.getaddrinfo(
+                self.host, self.port, type=socket.SOCK_STREAM
+            )[0]
+            with socket.socket(family, kind, protocol) as trial:
+                # As servers do: a port whose last connections are closing is free.
+                trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                trial.bind(place)
+        except socket.gaierror:
+            return f"no address is known of {self.host}"
+        except OSError as error:
+            return OBSTACLES.get(error.errno or 0, os.strerror(error.errno or 0))
+        return ""

@@ -89,13 +89,21 @@ class Membership:
 
     @classmethod
     def establish(
-        cls, folder: Path, terms: FederationTerms, traffic: NodeTraffic, service: ServerConfig
+        cls,
+        folder: Path,
+        terms: FederationTerms,
+        traffic: NodeTraffic,
+        service: ServerConfig,
+        warn: Callable[[str], None] = lambda text: None,
     ) -> Membership:
-        """Wait for enough nodes. A resumed federation keeps the users that it began with."""
+        """Wait for enough nodes. A resumed federation keeps the users that it began with.
+
+        `warn` shows what is refused of nodes meanwhile.
+        """
         if (folder / MEMBERS).exists():
             members = read_message(folder, MEMBERS, EnrolledUsers)
             resumed = cls._of(folder, terms, traffic, service, members)
-            resumed._wait_for_return(service)
+            resumed._wait_for_return(service, warn)
             return resumed
         rosters: dict[str, Roster] = {}
         tried: dict[str, float] = {}
@@ -117,7 +125,7 @@ class Membership:
                 admit(rosters, name, roster, traffic)
             return sum(bool(roster.users) for roster in rosters.values())
 
-        _wait(folder, service, traffic, collect)
+        _wait(folder, service, traffic, collect, warn)
         begun = cls._of(folder, terms, traffic, service, EnrolledUsers.of(rosters))
         begun.register(rosters)
         # The file marks the federation as begun, so the hosts must be on disk before it.
@@ -147,9 +155,9 @@ class Membership:
             RollbackLog.read(folder),
         )
 
-    def _wait_for_return(self, service: ServerConfig) -> None:
+    def _wait_for_return(self, service: ServerConfig, warn: Callable[[str], None]) -> None:
         """Wait for the least number of nodes, then up to a round's time for the earlier ones."""
-        _wait(self.folder, service, self.traffic, lambda: len(self.enrol_new_nodes()))
+        _wait(self.folder, service, self.traffic, lambda: len(self.enrol_new_nodes()), warn)
         until = time.monotonic() + service.round_seconds
         n_before = len(set(self.hosting.nodes.values()) - self.log.quarantined)
         while len(self.enrol_new_nodes()) < n_before and time.monotonic() < until:
@@ -420,11 +428,23 @@ def describe_refused(refused: Mapping[str, int], last: Mapping[str, str] = NOTHI
 
 
 def _wait(
-    folder: Path, service: ServerConfig, traffic: NodeTraffic, count_nodes: Callable[[], int]
+    folder: Path,
+    service: ServerConfig,
+    traffic: NodeTraffic,
+    count_nodes: Callable[[], int],
+    warn: Callable[[str], None],
 ) -> None:
     """Wait until enough nodes have joined, and keep the status up to date."""
     until = time.monotonic() + service.wait_seconds
-    while (n_nodes := count_nodes()) < service.least_nodes:
+    reasons: set[str] = set()
+    while True:
+        n_nodes = count_nodes()
+        # Each reason is shown once: a node that was refused tries again and again.
+        if set(traffic.refused) - reasons:
+            reasons |= set(traffic.refused)
+            warn(describe_refused(traffic.refused, traffic.last_refused).strip())
+        if n_nodes >= service.least_nodes:
+            return
         status = read_status(folder) | {
             "state": "waiting",
             "nodes": n_nodes,

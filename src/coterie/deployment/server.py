@@ -15,6 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
 
+from coterie.core.counted import counted
 from coterie.core.heap import return_free_memory
 from coterie.core.progress import SILENT, Progress
 from coterie.core.records import Record
@@ -70,9 +71,7 @@ def serve(
     traffic = NodeTraffic.resume(nodes, folder)
     phases = traffic.phases
     with phases.measure(Phase.WAIT):
-        membership = Membership.establish(folder, terms, traffic, service)
-    if traffic.refused:
-        progress.warn(describe_refused(traffic.refused, traffic.last_refused).strip())
+        membership = Membership.establish(folder, terms, traffic, service, progress.warn)
     content = content or ItemContent()
     with phases.measure(Phase.COMPUTE):
         reachable = ReachableUsers(folder, membership)
@@ -147,7 +146,7 @@ class Server:
         self._write_privacy()
         log = round_log(self.folder, self.terms)
         log.begin(self.point.history, self.setup.total)
-        label = f"Training with {len(self.membership.enrolled)} nodes"
+        label = f"Training with {counted(len(self.membership.enrolled), 'node')}"
         with self.progress.task(label, self.setup.total) as advance:
             advance(self.point.history.round)
             while True:
@@ -160,8 +159,8 @@ class Server:
                     break
                 self._play_round()
                 log.step(self.point.history)
-                n_nodes = len(self.membership.enrolled)
-                advance(1, f"{n_nodes} nodes, {self.point.history.updates:,} updates")
+                nodes = counted(len(self.membership.enrolled), "node")
+                advance(1, f"{nodes}, {counted(self.point.history.updates, 'update')}")
             stop = self.setup.trainer.stop
             if stop is not None:
                 self.progress.log(f"training stopped: {stop.text}")

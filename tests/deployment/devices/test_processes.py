@@ -148,7 +148,7 @@ def test_the_commands_and_what_serve_refuses(device_site: DeviceSite) -> None:
     server = site.serve("--insecure", "--devices", "--devices-port", str(site.port))
     site.wait(lambda: "devices enrol at" in site.log(server), 120)
     port = str(site.port)
-    assert "something listens already" in refused(
+    assert "something listens there already" in refused(
         "serve", "--config", "fed.yaml", "--insecure", "--devices", "--devices-port", port
     )
     assert "has no devices" in site.command("device", "list", "run")

@@ -12,9 +12,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NoReturn
 
+from coterie.core.counted import counted
 from coterie.core.heap import keep_heap_compact
 from coterie.core.parent_process import exit_with_parent
 from coterie.core.progress import SILENT, Progress
+from coterie.data.interactions import Interactions
 from coterie.data.options import ReadOptions
 from coterie.deployment.address import Address
 from coterie.deployment.fleet.client import FleetClient, KeyRejected, Unknown, Unreachable
@@ -55,8 +57,8 @@ class NodeUsers:
     policy: NodePolicy | None = None
     """What a server may ask; None leaves the policy of the store."""
 
-    def put(self, store: NodeStore) -> tuple[str, ...]:
-        """Write the users and their settings to a store; returns how the file was read."""
+    def read(self) -> Interactions:
+        """Read all files, so that a fault in one of them is found before a store is made."""
         from coterie.data.reading import read
         from coterie.federated.preferences import private_items_table, read_rates
 
@@ -66,6 +68,10 @@ class NodeUsers:
             read_rates(self.disclosure_file, data.user_ids, SILENT)
         if self.private_items is not None:
             private_items_table(self.private_items)
+        return data
+
+    def put(self, store: NodeStore, data: Interactions) -> tuple[str, ...]:
+        """Write the users and their settings to a store; returns how the file was read."""
         store.put_interactions(data)
         store.put_meta(
             disclosure_file=_absolute(self.disclosure_file),
@@ -112,24 +118,32 @@ def join(
         "Stop that process, or name another store."
     )
     with run_folder.locked_file(path.with_suffix(".lock"), taken):
-        if not os.environ.pop(RESTARTED, ""):
-            confirm_policy(users.policy, path, progress, confirm)
-            for line in put_in_another_process(users, path):
-                progress.log(line)
-            with closing(NodeStore.open(path)) as store:
-                n_users = len(store.users())
-                own_key = "" if credentials[0] is None else client.key.public.decode()
-                store.put_meta(key=own_key, **{INVITED: invited})
+        restarted = bool(os.environ.pop(RESTARTED, ""))
+        if not restarted:
             if invited and credentials[1] is not None:
                 fingerprint = certificate_fingerprint(credentials[1])
                 progress.log(f"invited to train {invited}; the authority is SHA-256 {fingerprint}")
-            progress.log(f"{path}: joining {address} with {n_users:,} users. Stop with Ctrl-C.")
+            if not confirm_policy(users.policy, path, progress, confirm):
+                return
+            for line in put_in_another_process(users, path):
+                progress.log(line)
+            with closing(NodeStore.open(path)) as store:
+                n_users = counted(len(store.users()), "user")
+                own_key = "" if credentials[0] is None else client.key.public.decode()
+                store.put_meta(key=own_key, **{INVITED: invited})
+            progress.log(f"{path}: joining {address} with {n_users}. Stop with Ctrl-C.")
         store = NodeStore.open(path)
         service = NodeService(store, progress)
+        loop = NodeLoop(
+            client,
+            service.answer,
+            progress,
+            store.version,
+            idle_seconds=IDLE_SECONDS,
+            is_announced=restarted,
+        )
         try:
-            NodeLoop(
-                client, service.answer, progress, store.version, idle_seconds=IDLE_SECONDS
-            ).run()
+            loop.run()
         except KeyRejected as error:
             key = credentials[0]
             cause = "" if key is None else f": {key} is not registered there, or was revoked"
@@ -145,19 +159,24 @@ def join(
 
 def confirm_policy(
     given: NodePolicy | None, path: Path, progress: Progress, confirm: Callable[[str], bool]
-) -> None:
-    """Show the policy with which a node joins: the given one, or else that of its store."""
+) -> bool:
+    """Show the policy with which a node joins, the given one or else that of its store.
+
+    Returns whether its owner wants to join with it.
+    """
     policy = given or NodePolicy()
     if given is None and path.exists():
         with closing(NodeStore.open(path)) as store:
             policy = policy_of(store)
     for line in describe_policy(policy):
         progress.log(f"policy: {line}")
-    if not confirm("Join with this policy?"):
-        raise ConfigError(
-            "the policy was not confirmed; expected yes. Write the rules to a file, and join with "
-            "--policy FILE."
-        )
+    if confirm("Join with this policy?"):
+        return True
+    progress.log(
+        "not joined. For other rules, write them to a file (docs/policy.md), and join with "
+        "--policy FILE."
+    )
+    return False
 
 
 def restart() -> NoReturn:
@@ -176,10 +195,11 @@ def put_in_another_process(users: NodeUsers, path: Path) -> tuple[str, ...]:
 
 
 def _put(users: NodeUsers, path: Path) -> tuple[str, ...]:
+    data = users.read()
     store = NodeStore.open(path) if path.exists() else NodeStore.create(path)
     with closing(store):
         store.refuse_damaged()
-        return users.put(store)
+        return users.put(store, data)
 
 
 def check_credentials(

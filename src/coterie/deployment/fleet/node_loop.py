@@ -70,6 +70,8 @@ class NodeLoop:
     answered: float = 0.0
     """When the last message was answered."""
     activated: bool = False
+    is_announced: bool = False
+    """Whether the operator knows that the node is connected."""
     last_warning: str = ""
     connected_version: int = 0
     """The version of the users with which the node connected."""
@@ -110,6 +112,9 @@ class NodeLoop:
         self.connected_version = self.users_version()
         self.client.activate()
         self.activated = True
+        if not self.is_announced:
+            self.progress.log(f"connected to {self.client.address}; waiting for training")
+            self.is_announced = True
         offset = self.client.clock_offset
         if offset:
             self.progress.warn(

@@ -73,15 +73,16 @@ def serve(
     check_certificates(address, keys, insecure, progress.warn)
     if devices is not None:
         check_devices(config, out, Address(address.host, devices), keys)
-    if address.is_in_use():
+    if obstacle := address.obstacle():
         raise RunError(
-            f"something listens at {address} already; expected a free port. "
-            "Stop it, or choose another port with --server HOST:PORT."
+            f"the server cannot listen at {address}: {obstacle}; expected a free port of an "
+            "address of this machine. Choose another with --server HOST:PORT. Nodes may reach it "
+            "by another name: docs/operations.md."
         )
-    if metrics is not None and Address(LOOPBACK[0], metrics).is_in_use():
+    if metrics is not None and (obstacle := Address(LOOPBACK[0], metrics).obstacle()):
         raise ConfigError(
-            f"--metrics is {metrics}, where something listens already; expected a free port of "
-            "127.0.0.1. Choose another."
+            f"--metrics is {metrics}, but {obstacle}; expected a free port of 127.0.0.1. "
+            "Choose another."
         )
     folder = prepare_folder(config, out, progress)
     exit_on_sigterm()
@@ -239,10 +240,10 @@ def check_devices(config: Path, out: Path | None, address: Address, keys: Path |
             f"{keys / 'nodes'} has a key of the name {GATEWAY!r}, which is the gateway's; expected "
             "another name. Replace the key: coterie federation revoke, then add."
         )
-    if address.is_in_use():
+    if obstacle := address.obstacle():
         raise ConfigError(
-            f"--devices-port is {address.port}, where something listens already; expected a free "
-            f"port of {address.host}. Choose another."
+            f"--devices-port is {address.port}, but {obstacle}; expected a free port of "
+            f"{address.host}. Choose another."
         )
 
 

@@ -31,7 +31,7 @@ from pathlib import Path
 from coterie.deployment.fleet.join import put_in_another_process
 
 class SlowUsers:
-    def put(self, store):
+    def read(self):
         Path(sys.argv[1]).write_text(str(os.getpid()))
         time.sleep(600)
 

@@ -209,6 +209,7 @@ def _lowest_of_all(present: Bools, key: int, share: float, n: int) -> Ints:
         lambda first, last: kernel(present, np.uint64(key), threshold, first, last, drawn),
         len(present),
         BLOCK,
+        alone=len(present) <= FEW_LOTS,
     )
     users = np.flatnonzero(drawn)
     users = users[np.argsort(_lots(key, users), kind="stable")[:n]]

@@ -73,6 +73,18 @@ def test_vectors_equal_those_of_the_cpu(name, dropout):
 
 
 @pytest.mark.parametrize("name", TOWERS)
+def test_vectors_at_positions_equal_those_of_the_cpu(name):
+    case = Case(name)
+    at = np.array([[2, -1], [0, 0]])
+    (found,) = gpu_steps.vectors_at_step(
+        case.towers.network, *case.arrays(case.texts), with_padding(at), *case.tensors()
+    )
+    expected = case.towers.vectors_at(case.flat, case.texts, case.content, at)
+    np.testing.assert_allclose(found.numpy()[:2], expected, atol=1e-6)
+    assert not expected[0, 1].any()
+
+
+@pytest.mark.parametrize("name", TOWERS)
 def test_gradients_by_the_vectors_equal_those_of_the_cpu(name):
     case = Case(name)
     cut = np.random.default_rng(0).normal(size=(len(TITLES), 4)).astype(np.float32)

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 CACHED_FROM = 1 << 15
 """Smallest array, in bytes, whose copy is cached."""
+COPIED_ASIDE = 1 << 16
+"""Largest array, in bytes, that a driver copies before it returns (CUDA's API synchronisation)."""
 _copies = WeakCache()
 
 
@@ -50,8 +52,12 @@ def to_device(array: np.ndarray | Tensor, device: torch.device) -> Tensor:
     cached: Tensor | None = _copies.get(array)
     if cached is not None:
         return cached
-    # A copy from pinned memory does not wait for what the GPU is computing.
-    tensor = torch.tensor(array).pin_memory().to(device, non_blocking=True)
+    host = torch.tensor(array)
+    # A copy from pinned memory does not wait for what the GPU is computing. A small one does not,
+    # either: the driver copies it aside.
+    if array.nbytes > COPIED_ASIDE:
+        host = host.pin_memory()
+    tensor = host.to(device, non_blocking=True)
     _remember(array, tensor)
     return tensor
 

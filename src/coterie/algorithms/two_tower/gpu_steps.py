@@ -50,6 +50,18 @@ def vectors(network: Network, parameters: Tensor, texts: InputRows, content: Con
     return output[: len(texts.rows)]
 
 
+def vectors_at(
+    network: Network, parameters: Tensor, texts: InputRows, content: Content, at: Longs
+) -> Tensor:
+    """(..., k) the vectors at positions `at` (...) among texts with keys; zeros where it is -1.
+
+    The next call overwrites them.
+    """
+    tensors = (parameters, *_texts(network, texts, content, parameters.device))
+    (output,) = run_step(vectors_at_step, network, (*_arrays(texts), at), (), tensors)
+    return output[: len(at)]
+
+
 def vector_gradients(
     network: Network, parameters: Tensor, texts: InputRows, content: Content, cut: Tensor
 ) -> Tensor:
@@ -131,6 +143,15 @@ def vectors_step(
     network: Network, rows: Tensor, keys: Tensor, flat: Tensor, *texts: Tensor
 ) -> tuple[Tensor]:
     return (_embed(network, flat, rows, keys, Texts(*texts)),)
+
+
+def vectors_at_step(
+    network: Network, rows: Tensor, keys: Tensor, at: Tensor, flat: Tensor, *texts: Tensor
+) -> tuple[Tensor]:
+    from torch.nn.functional import pad
+
+    # The position -1 is the last row, of zeros.
+    return (pad(_embed(network, flat, rows, keys, Texts(*texts)), (0, 0, 0, 1))[at],)
 
 
 def vector_gradients_step(

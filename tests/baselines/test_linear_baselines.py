@@ -8,7 +8,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from coterie.algorithms.local.cooccurrence import gigabytes, item_weights
+from coterie.algorithms.local.cooccurrence import gigabytes, inverse, item_weights
 from coterie.algorithms.local.least_squares import ridges, vanishing_reg
 from coterie.baselines import als, ease
 from coterie.core.progress import SILENT
@@ -286,6 +286,30 @@ def test_ease_mirrors_weights_across_blocks():
     """More items than `item_weights` divides at a time."""
     X = matrix_of(9, 60, 1030, density=0.02)
     np.testing.assert_allclose(weights_of(X, reg=5.0), closed_form(X, 5.0, 0.0), atol=1e-5)
+
+
+def test_the_inverse_is_that_of_numpy():
+    """Only the lower triangle counts, of what is given and of what is returned."""
+    A = matrix_of(4, 40, 25)
+    G = A.T @ A + np.eye(25)
+    expected = np.linalg.inv(G)
+    np.testing.assert_allclose(np.tril(inverse(np.tril(G))), np.tril(expected), atol=1e-10)
+
+
+def has_gpu() -> bool:
+    torch = pytest.importorskip("torch", reason="PyTorch (the extra 'neural') is not installed")
+    return bool(torch.cuda.is_available())
+
+
+def test_ease_on_a_gpu():
+    X = matrix_of(4, 40, 25)
+    if not has_gpu():
+        with pytest.raises(ConfigError, match=r"'device' is 'cuda', but PyTorch finds no GPU"):
+            weights_of(X, device="cuda")
+        return
+    one, other = (weights_of(X, device="cuda") for _ in range(2))
+    assert one.tobytes() == other.tobytes()
+    np.testing.assert_allclose(one, weights_of(X), atol=1e-6)
 
 
 def test_ease_takes_the_memory_that_it_announces():

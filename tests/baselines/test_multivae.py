@@ -398,6 +398,21 @@ def test_a_step_does_not_change_its_input():
     assert all(np.array_equal(array, before[name]) for name, array in state.arrays().items())
 
 
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_a_missing_gpu_is_named():
+    with pytest.raises(ConfigError, match=r"'device' is 'cuda', but PyTorch finds no GPU"):
+        trainer(matrix_of(), SMALL.model_copy(update={"device": "cuda"}))
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_a_gpu_repeats_its_bits_and_agrees_with_the_cpu():
+    X = matrix_of()
+    on_gpu = SMALL.model_copy(update={"device": "cuda"})
+    one, other = (trained(X, on_gpu).item_rows for _ in range(2))
+    assert one.tobytes() == other.tobytes()
+    np.testing.assert_allclose(one, trained(X).item_rows, atol=1e-4)
+
+
 def test_pytorchs_global_generator_is_not_used():
     torch.manual_seed(1)
     before = torch.get_rng_state()

@@ -54,6 +54,11 @@ def check_private(settings: FedEASE) -> None:
             "(epsilon) expected 0.5 or more: below it, long histories add more to the sum than "
             "noise hides. Set length_exponent=0.5."
         )
+    if settings.device == "cuda":
+        raise ConfigError(
+            "setting 'device' is 'cuda'; under a privacy budget (epsilon) expected 'cpu': noisy "
+            "sums are decomposed there. Set device=cpu."
+        )
     for name in ("reg_exponent", "popularity_exponent"):
         if getattr(settings, name):
             raise ConfigError(
@@ -101,7 +106,8 @@ ALGORITHM = Algorithm(
         exchanges=(pair_sums.EXCHANGE,),
         model=model,
         final_solve=lambda world: (
-            f"FedEASE: the server inverts a matrix of {world.n_items:,} items on one thread"
+            f"FedEASE: the server inverts a matrix of {world.n_items:,} items on "
+            + ("one thread" if world.settings.device == "cpu" else "the GPU")
         ),
         client_model=pair_sums.own_histories,
         fixed_users=pair_sums.FIXED_USERS,

@@ -26,13 +26,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from math import prod, sqrt
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 
 import numpy as np
 from pydantic import Field
 
 from coterie.algorithms.algorithm import Algorithm, score_history
-from coterie.algorithms.local.batched import DECAY1, DECAY2, EPSILON
+from coterie.algorithms.local.batched import DECAY1, DECAY2, EPSILON, find_device
 from coterie.core import streams
 from coterie.core.parallel import one_torch_thread
 from coterie.core.records import Record
@@ -83,6 +83,8 @@ class MultVAESettings(Settings):
     """Items with fewer users are dropped, and recommended last."""
     min_user_items: int = Field(0, ge=0)
     """Users with fewer items are dropped, and get no recommendations."""
+    device: Literal["cpu", "cuda"] = "cpu"
+    """Where the network is trained. The last digits depend on it."""
 
 
 # Training data.
@@ -212,6 +214,7 @@ def batches(core: Core, n: int, settings: MultVAESettings, seed: int) -> Iterato
     """Every user once, in the order of epoch n = 1, 2, ..."""
     import torch
 
+    device = find_device(settings.device)
     rows = core.rows
     n_users = len(core.rows.counts)
     order = streams.at(seed, "order", n - 1).permutation(core.users)
@@ -226,18 +229,17 @@ def batches(core: Core, n: int, settings: MultVAESettings, seed: int) -> Iterato
         places = rows.places(users)
         own = rows.of_users(users)
         arrays = own.offsets, own.items.astype(np.int64), shown[places], noise[users]
-        yield HistoryBatch(*map(torch.from_numpy, arrays))
+        yield HistoryBatch(*(torch.from_numpy(array).to(device) for array in arrays))
 
 
 def epoch(state: Learning, n: int, core: Core, settings: MultVAESettings, seed: int) -> Learning:
     import torch
 
-    state = Learning(state.parameters.copy(), state.mean.copy(), state.square.copy())
+    device = find_device(settings.device)
     by_name = shapes(len(core.items), settings)
-    # Tensors share the memory of the copied state, so steps write to it.
-    net, mean, square = (
-        split_by_name(torch.from_numpy(flat), by_name) for flat in state.arrays().values()
-    )
+    flats = [torch.tensor(flat, device=device) for flat in state.arrays().values()]
+    # Views: steps write to the flat tensors.
+    net, mean, square = (split_by_name(flat, by_name) for flat in flats)
     steps_before = (n - 1) * -(-len(core.users) // settings.batch_size)
     multiplications = min(settings.batch_size, len(core.users)) * len(core.items) * settings.hidden
     with one_torch_thread(multiplications < LARGE):
@@ -245,7 +247,7 @@ def epoch(state: Learning, n: int, core: Core, settings: MultVAESettings, seed: 
             beta = prior_weight(t, settings)
             for name, gradient in gradients(net, batch, beta).items():
                 adam(net[name], gradient, mean[name], square[name], t + 1, settings.learning_rate)
-    return state
+    return Learning(*(flat.cpu().numpy() for flat in flats))
 
 
 def prior_weight(t: int, settings: MultVAESettings) -> float:
@@ -283,7 +285,7 @@ def loss(net: dict[str, Tensor], batch: HistoryBatch, beta: float) -> Tensor:
     z = mu + batch.noise * torch.exp(log_variance / 2)
     h = torch.tanh(z @ net["decoder_weights"] + net["decoder_bias"])
     y = h @ net["item_rows"].T + net["item_bias"]
-    owners = torch.arange(len(counts)).repeat_interleave(counts)
+    owners = torch.arange(len(counts), device=counts.device).repeat_interleave(counts)
     likelihood = y[owners, batch.items].sum() - counts.to(y.dtype) @ torch.logsumexp(y, dim=1)
     divergence = (mu * mu + log_variance.exp() - 1 - log_variance).sum() / 2
     return (beta * divergence - likelihood) / len(counts)
@@ -304,6 +306,7 @@ def make(training: TrainingSet, settings: MultVAESettings, context: Context) -> 
         import torch  # noqa: F401
     except ModuleNotFoundError:
         raise MissingExtra("training multivae", "neural") from None
+    find_device(settings.device)
     core = Core.of(training, settings)
     return Trainer(
         lambda: (start(core, settings, context.seed), Costs()),

@@ -66,7 +66,7 @@ def run(
         str | None,
         typer.Option(
             "--device",
-            help="Hardware that trains the clients of a federated algorithm: cpu or cuda.",
+            help="Hardware that trains, of algorithms that can use a GPU: cpu or cuda.",
             show_default="cpu",
         ),
     ] = None,

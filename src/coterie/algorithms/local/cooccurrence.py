@@ -19,12 +19,13 @@ place has all histories or clients send theirs added up.
 
 from __future__ import annotations
 
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
 from pydantic import Field
 
 from coterie import kernels
+from coterie.algorithms.local.batched import find_device
 from coterie.core import parallel
 from coterie.core.settings import SearchSpace, Settings
 from coterie.types import Doubles, Floats, Longs, Rows
@@ -53,6 +54,9 @@ class ItemPairs(Settings):
     """Scores of an item are divided by its popularity to this power (q)."""
     max_memory: float = Field(8.0, gt=0)
     """GiB that the item-by-item matrices may take."""
+    device: Literal["cpu", "cuda"] = "cpu"
+    """Where the matrix is inverted. A GPU pays from some thousand items on; its last digits
+    differ."""
 
 
 class FixedPoint(NamedTuple):
@@ -110,23 +114,11 @@ def sum_pairs(histories: Rows, n_items: int, weight: Longs) -> Longs:
 
 
 def item_weights(pairs: Longs, n_items: int, scale: int, settings: ItemPairs) -> Floats:
-    """(items, items) the weights B.
-
-    LAPACK computes the inverse on one thread, so that bits do not depend on the number of threads.
-    """
-    from scipy.linalg import lapack
-    from threadpoolctl import threadpool_limits
-
+    """(items, items) the weights B."""
     G = upper_to_matrix(pairs, n_items, scale)
     popularity = popularities(np.diag(G))
     G[np.diag_indices(n_items)] += settings.reg * popularity**settings.reg_exponent
-    with threadpool_limits(1, "blas"):
-        # By columns, the lower triangle that was filled by rows is the upper one.
-        factor, failed = lapack.dpotrf(G.T, lower=0, overwrite_a=1, clean=0)
-        assert not failed, "G is positive definite: a sum of h h^T plus a ridge"
-        P, failed = lapack.dpotri(factor, lower=0, overwrite_c=1)
-    assert not failed
-    P = P.T
+    P = inverse(G) if settings.device == "cpu" else inverse_on_gpu(G)
     divisor = -np.diag(P) * popularity**settings.popularity_exponent
     B = np.empty((n_items, n_items), np.float32)
     for low in range(0, n_items, 1024):
@@ -139,6 +131,34 @@ def item_weights(pairs: Longs, n_items: int, scale: int, settings: ItemPairs) ->
         B[block] = lower / divisor
     B[np.diag_indices(n_items)] = 0
     return B
+
+
+def inverse(G: Doubles) -> Doubles:
+    """The inverse of a positive definite matrix; of both, the lower triangle counts. Overwrites G.
+
+    LAPACK computes it on one thread, so that bits do not depend on the number of threads.
+    """
+    from scipy.linalg import lapack
+    from threadpoolctl import threadpool_limits
+
+    with threadpool_limits(1, "blas"):
+        # By columns, the lower triangle that was filled by rows is the upper one.
+        factor, failed = lapack.dpotrf(G.T, lower=0, overwrite_a=1, clean=0)
+        assert not failed, "G is positive definite: a sum of h h^T plus a ridge"
+        P, failed = lapack.dpotri(factor, lower=0, overwrite_c=1)
+    assert not failed
+    lower: Doubles = P.T
+    return lower
+
+
+def inverse_on_gpu(G: Doubles) -> Doubles:
+    """`inverse` by PyTorch, with both triangles."""
+    device = find_device("cuda")
+    import torch
+
+    factor = torch.linalg.cholesky(torch.from_numpy(G).to(device))
+    full: Doubles = torch.cholesky_inverse(factor).cpu().numpy()
+    return full
 
 
 def popularities(diagonal: Doubles) -> Doubles:

@@ -40,7 +40,7 @@ from coterie.federated.secagg.group_member import (
     GroupMember,
     GroupTerms,
     Hosted,
-    masked_vectors,
+    mask_vectors,
 )
 from coterie.federated.secagg.identity import SimulatedIdentities
 from coterie.federated.secagg.stages import GROUP_STAGES
@@ -109,7 +109,8 @@ class Clients:
         for member in members:
             member.receive_shares(*out[member.user])
         vectors = np.stack([member.checked_vector() for member in members])
-        return dict(zip(users, masked_vectors(members, vectors), strict=True))
+        mask_vectors(members, vectors)
+        return dict(zip(users, vectors, strict=True))
 
 
 def tower_terms(holders: int) -> GroupTerms:
@@ -142,7 +143,6 @@ def group(repeat: int) -> dict[str, Any]:
             hosted = Hosted()
             for member in clients.members.values():
                 member.hosted = hosted
-                member.__post_init__()
             began = time.perf_counter()
             Group(terms, lambda stage, out, c=clients: simulated(c, stage, out)).aggregate()
             seconds.append(time.perf_counter() - began)

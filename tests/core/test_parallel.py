@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -36,6 +38,16 @@ def test_work_that_has_a_price_per_call_is_cut_once_a_thread():
     calls = []
     parallel.over(lambda first, last: calls.append(last - first), 100, smallest=32)
     assert sorted(calls) == [50, 50]
+
+
+def test_no_other_thread_is_woken_for_little_work():
+    threads = set()
+    with parallel.on_this_thread():
+        parallel.over(lambda first, last: threads.add((threading.get_ident(), last - first)), 100)
+    assert threads == {(threading.get_ident(), 100)}
+    calls = []
+    parallel.over(lambda first, last: calls.append(last - first), 100)
+    assert len(calls) > 1
 
 
 @pytest.mark.parametrize("bad", range(8))

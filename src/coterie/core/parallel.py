@@ -9,6 +9,7 @@ import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
+from contextvars import ContextVar
 from itertools import pairwise
 
 import numpy as np
@@ -19,6 +20,7 @@ from coterie.types import Longs
 CORES = os.cpu_count() or 1
 PIECES_PER_THREAD = 4  # enough to balance the load, few enough to add no overhead
 _pools: dict[tuple[int, int], ThreadPoolExecutor] = {}
+_alone: ContextVar[bool] = ContextVar("alone", default=False)
 
 
 def workers() -> int:
@@ -42,6 +44,7 @@ def over(
     so little that waking other threads would take longer.
     """
     n = workers()
+    alone = alone or _alone.get()
     rows = load if isinstance(load, int) else len(load) - 1
     pieces = n * PIECES_PER_THREAD if rows >= n * PIECES_PER_THREAD * smallest else n
     if n == 1 or rows <= 1 or alone:
@@ -78,6 +81,16 @@ def _pool(n: int) -> ThreadPoolExecutor:
     if key not in _pools:
         _pools[key] = ThreadPoolExecutor(n, thread_name_prefix="coterie")
     return _pools[key]
+
+
+@contextmanager
+def on_this_thread() -> Iterator[None]:
+    """Let `over` wake no threads: for many calls with little work each."""
+    token = _alone.set(True)
+    try:
+        yield
+    finally:
+        _alone.reset(token)
 
 
 @contextmanager

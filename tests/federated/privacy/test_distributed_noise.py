@@ -16,7 +16,7 @@ from coterie.engines.local import LocalEngine
 from coterie.errors import ConfigError
 from coterie.federated.privacy.plan import NoisePlan, plan_for
 from coterie.federated.secagg import group_node
-from coterie.federated.secagg.group_member import GroupMember, masked_vectors
+from coterie.federated.secagg.group_member import GroupMember, mask_vectors
 from coterie.federated.secagg.words import to_integers
 
 N_USERS = 60
@@ -89,13 +89,13 @@ def test_no_upload_is_without_noise(monkeypatch):
     assert plan is not None
     under_masks: dict[int, np.ndarray] = {}
 
-    def recorded(members: list[GroupMember], vectors: np.ndarray) -> np.ndarray:
+    def recorded(members: list[GroupMember], vectors: np.ndarray) -> None:
         word = members[0].terms.word
         for member, vector in zip(members, vectors, strict=True):
-            under_masks[member.user] = to_integers(vector, word)
-        return masked_vectors(members, vectors)
+            under_masks[member.user] = to_integers(vector, word).copy()
+        mask_vectors(members, vectors)
 
-    monkeypatch.setattr(group_node, "masked_vectors", recorded)
+    monkeypatch.setattr(group_node, "mask_vectors", recorded)
     states, _ = play("fedease", world, LocalEngine.over(world, training, 1))
     assert len(under_masks) == N_USERS - 1
     scale = private_pairs.scales(plan, world.n_users, N_ITEMS)

@@ -204,6 +204,48 @@ def test_isolation_by_declared_dropouts():
         assert victim not in member.unmask(signatures)
 
 
+# Clients of one node
+
+
+def test_clients_of_one_node_send_what_they_would_send_alone(monkeypatch: pytest.MonkeyPatch):
+    """What a node computes once for all its clients changes no message of theirs."""
+    monkeypatch.setattr("secrets.randbelow", lambda bound: 12345)
+    together = Clients(TERMS)
+    Group(TERMS, together.send, 1000).aggregate()
+    alone = Clients(TERMS)
+    for user, member in together.members.items():
+        secrets = {name: getattr(member, name) for name in ("mask_key", "cipher_key", "self_mask")}
+        alone.members[user] = replace(alone.members[user], hosted=Hosted(), **secrets)
+    Group(TERMS, alone.send, 1000).aggregate()
+    assert set(alone.sent) == set(STAGES)
+    for stage, replies in together.sent.items():
+        for user, reply in replies.items():
+            same = alone.sent[stage][user]
+            is_equal = (same == reply).all() if stage == "upload" else same == reply
+            assert is_equal, (stage, user)
+
+
+def test_a_node_relies_on_known_keys_for_its_own_clients_too():
+    """A signature of a client of the node does not count where another key is known for it."""
+    clients = honest_until("share", TERMS)
+    adverts = clients.sent["advertise"]
+    member = clients.members[0]
+    other = member.holders[0]
+    member.known_keys = KNOWN_KEYS | {other: IDENTITIES[99].public}
+    assert other not in member.share({user: adverts[user] for user in member.holders})
+
+
+def test_a_changed_ciphertext_of_the_same_node_is_not_read():
+    clients = honest_until("upload", TERMS)
+    member = clients.members[0]
+    shares = clients.sent["share"]
+    by_owner = {owner: sent[0] for owner, sent in shares.items() if 0 in sent}
+    owner = min(by_owner)
+    changed = bytes([by_owner[owner][0] ^ 1]) + by_owner[owner][1:]
+    member.upload(by_owner | {owner: changed}, sorted(shares))
+    assert set(member.held) == set(by_owner) - {owner}
+
+
 @pytest.mark.parametrize("fault", ["another key", "another model", "no such client", "self"])
 def test_adverts_that_a_server_forges(fault: str):
     clients = honest_until("share", TERMS)

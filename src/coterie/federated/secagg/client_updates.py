@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from coterie.core import npz
+from coterie.core import npz, parallel
 from coterie.federated.federation import AnyExchange, AnyWorld, NodeData
 from coterie.federated.nodes import read_message, write_message
 from coterie.federated.secagg.session import ClientUpdates
@@ -30,7 +30,8 @@ def vector_of(
     """The vector that a client with a valid update adds to the sum."""
     message = computed.message.to(np.searchsorted(computed.message.users, np.array([user])))
     update = computed.updates.take(np.searchsorted(computed.updates.users, np.array([user])))
-    return flat_vector(world, exchange, message, update, rows)
+    with parallel.on_this_thread():
+        return flat_vector(world, exchange, message, update, rows)
 
 
 # As bytes, for nodes that start a new process for every message

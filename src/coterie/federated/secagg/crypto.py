@@ -15,11 +15,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coterie.errors import MissingExtra
-from coterie.federated.secagg.words import Word, Words, from_bytes
+from coterie.federated.secagg.words import UNSIGNED, Word, Words
 
 if TYPE_CHECKING:
     from cryptography.exceptions import InvalidTag
-    from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+    from cryptography.hazmat.primitives.asymmetric.x25519 import (
+        X25519PrivateKey,
+        X25519PublicKey,
+    )
     from cryptography.hazmat.primitives.ciphers import Cipher
     from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
     from cryptography.hazmat.primitives.ciphers.algorithms import ChaCha20
@@ -28,6 +31,7 @@ if TYPE_CHECKING:
 
 Uint64Array = NDArray[np.uint64]
 """A vector of integers modulo 2^64."""
+Octets = NDArray[np.uint8]
 Seed = NewType("Seed", bytes)
 SEED_BYTES = 32
 KEY_BYTES = 32
@@ -73,10 +77,16 @@ def expand(seed: Seed, n: int, word: Word = 64) -> Words:
     Without the seed they cannot be told from uniform integers, and neither can the sum of a vector
     and such a mask. Masks in floating point have no uniform distribution and leak.
     """
+    return expand_into(np.empty(n * word // 8, np.uint8), seed, word)
+
+
+def expand_into(stream: Octets, seed: Seed, word: Word) -> Words:
+    """`expand` in memory that is used again: for many long masks, new memory takes its time."""
     use = _primitives()
     # A nonce separates several streams of one key. A seed is expanded to one stream only.
-    stream = use.Cipher(use.ChaCha20(seed, bytes(16)), mode=None).encryptor()
-    return from_bytes(stream.update(zeros(n * word // 8)), word)
+    cipher = use.Cipher(use.ChaCha20(seed, bytes(16)), mode=None).encryptor()
+    cipher.update_into(zeros(len(stream)), stream.data)
+    return stream.view(f"<u{word // 8}").astype(UNSIGNED[word], copy=False)
 
 
 @lru_cache(maxsize=2)
@@ -130,10 +140,8 @@ class KeyPair:
 
     def exchange(self, public: bytes) -> bytes:
         """The secret that this pair and the owner of a public key share: never a key itself."""
-        from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PublicKey
-
         try:
-            return self.private.exchange(X25519PublicKey.from_public_bytes(public))
+            return self.private.exchange(_public_key(public))
         except ValueError:
             # Wrong length, or a low-order point: the latter would make the secret known to all.
             raise Rejected("a public key is not a usable X25519 key") from None
@@ -155,6 +163,14 @@ class KeyPair:
         round, ring, attempt or direction, nor return it to its sender.
         """
         return derive_key(self.exchange(public), b"coterie ring" + info)
+
+
+@lru_cache(maxsize=4096)
+def _public_key(public: bytes) -> X25519PublicKey:
+    """Parsed once: a node agrees on a key with the same client for several of its users."""
+    from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PublicKey
+
+    return X25519PublicKey.from_public_bytes(public)
 
 
 def derive_key(secret: bytes, info: bytes) -> bytes:
@@ -179,31 +195,6 @@ def decrypt(key: bytes, ciphertext: bytes, context: bytes) -> bytes:
         ) from None
 
 
-ORDER_OF_THE_BASE_POINT = (1 << 252) + 27742317777372353535851937790883648493
-"""Of Curve25519 (RFC 7748)."""
-
-
-def exchange_of_both(first: KeyPair, second: KeyPair) -> bytes:
-    """`first.exchange(second.public)` where both private keys are known, in a third of its time.
-
-    With private scalars a and b it is the public key of the scalar a * b, and public keys are
-    computed from tables of the base point. X25519 sees x-coordinates only, so a scalar and its
-    negative are the same; one of the two has the form that X25519 gives to scalars.
-    """
-    modulus = 8 * ORDER_OF_THE_BASE_POINT
-    scalar = _scalar(first.secret) * _scalar(second.secret) % modulus
-    if scalar < 1 << 254:
-        scalar = modulus - scalar
-    if scalar >> 254 != 1:
-        return first.exchange(second.public)
-    return KeyPair.from_secret(scalar.to_bytes(KEY_BYTES, "little")).public
-
-
-def _scalar(secret: bytes) -> int:
-    """The multiple of 8 between 2^254 and 2^255 that a private key stands for (RFC 7748)."""
-    return (int.from_bytes(secret, "little") & ((1 << 254) - 8)) | 1 << 254
-
-
 @dataclass(frozen=True, slots=True, repr=False)
 class PairSecrets:
     """Shared secrets of the clients that one node hosts, each computed once for both sides.
@@ -211,8 +202,6 @@ class PairSecrets:
     They are as secret as the private keys, and are discarded with them.
     """
 
-    hosted: dict[bytes, KeyPair] = field(default_factory=dict)
-    """Public key -> the key pair of a client of this node."""
     found: dict[tuple[bytes, bytes], bytes] = field(default_factory=dict)
     keys: dict[tuple[bytes, bytes], bytes] = field(default_factory=dict)
 
@@ -228,7 +217,5 @@ class PairSecrets:
         pair = (own.public, public) if own.public < public else (public, own.public)
         secret = self.found.get(pair)
         if secret is None:
-            other = self.hosted.get(public)
-            secret = own.exchange(public) if other is None else exchange_of_both(own, other)
-            self.found[pair] = secret
+            secret = self.found[pair] = own.exchange(public)
         return secret

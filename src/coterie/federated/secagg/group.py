@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from coterie.federated.secagg import shamir
-from coterie.federated.secagg.crypto import KeyPair, Rejected, Seed, expand
+from coterie.federated.secagg.crypto import KeyPair, Rejected, Seed, expand, expand_into
 from coterie.federated.secagg.group_member import Advert, GroupTerms, digest_of_seed, mask_seed
 from coterie.federated.secagg.stages import Aborted
 from coterie.federated.secagg.words import MAX_ENTRY, UNSIGNED, Words, to_integers
@@ -40,9 +40,11 @@ class Group:
         survivors = self._choose_survivors(adverts, uploads)
         released = self._collect_released(uploads, survivors)
         total: Words = np.zeros(terms.length, UNSIGNED[terms.word])
+        stream = np.empty(total.nbytes, np.uint8)
         for user in sorted(survivors):
             total += uploads[user]
-            total -= self._expand(self._recover_self_mask(user, adverts[user], released))
+            self_mask = self._recover_self_mask(user, adverts[user], released)
+            total -= expand_into(stream, self_mask, terms.word)
         for dropped in sorted(shares.keys() - survivors):
             total -= self._masks_with(dropped, adverts, survivors, released)
         signed = to_integers(total, terms.word)

@@ -59,6 +59,7 @@ from coterie.federated.secagg.crypto import (
     derive_key,
     encrypt,
     expand,
+    expand_into,
     new_seed,
 )
 from coterie.federated.secagg.identity import Identity, is_signed
@@ -165,13 +166,11 @@ class Advert(NamedTuple):
         keys = (self.mask_key, self.cipher_key, self.self_mask_digest)
         return b"|".join([b"advert", terms.context, b"%d" % user, *keys, listed])
 
-    def is_valid(self, terms: GroupTerms, user: int, public: bytes | None) -> bool:
-        """Whether a client's advert is signed, and names k distinct others of the group."""
+    def is_well_formed(self, terms: GroupTerms, user: int) -> bool:
+        """Whether a client's advert names k distinct others of the group."""
         chosen = set(self.holders)
-        well_formed = len(self.holders) == len(chosen) == terms.holders and user not in chosen
-        if public is None or not well_formed or not chosen <= set(terms.users):
-            return False
-        return is_signed(public, self.signed_text(terms, user), self.signature)
+        has_k = len(self.holders) == len(chosen) == terms.holders
+        return has_k and user not in chosen and chosen <= set(terms.users)
 
 
 class Shares(NamedTuple):
@@ -197,10 +196,25 @@ class Hosted:
     """What the clients of one node compute once for all of them. It holds secrets of theirs."""
 
     pair_secrets: PairSecrets = field(default_factory=PairSecrets)
-    valid_adverts: set[tuple[bytes, int, Advert]] = field(default_factory=set)
-    """(the context of the terms, user, advert)."""
+    valid_adverts: dict[tuple[bytes, int, bytes], Advert] = field(default_factory=dict)
+    """(the context of the terms, user, signature) -> its advert, if that is valid."""
+    signed: set[tuple[bytes, bytes, bytes]] = field(default_factory=set)
+    """(public key, text, signature) of its own clients, which need no verification."""
+    encrypted: dict[tuple[bytes, bytes], bytes] = field(default_factory=dict)
+    """(key, ciphertext) -> the shares that one of its clients encrypted."""
     agreed: dict[tuple[bytes, frozenset[tuple[int, bytes]]], int] = field(default_factory=dict)
     """(the survivors, signatures of clients) -> how many of them are valid."""
+
+    def sign(self, identity: Identity, text: bytes) -> bytes:
+        signature = identity.sign(text)
+        self.signed.add((identity.public, text, signature))
+        return signature
+
+    def is_signed(self, public: bytes | None, text: bytes, signature: bytes) -> bool:
+        """Whether the owner of a public key signed a text; False if the key is not known."""
+        if public is None:
+            return False
+        return (public, text, signature) in self.signed or is_signed(public, text, signature)
 
 
 @dataclass(slots=True)
@@ -234,12 +248,14 @@ class GroupMember:
     received: dict[str, bytes] = field(default_factory=dict, repr=False)
     """Stage -> a digest of what it received."""
     context: bytes = field(init=False, repr=False)
-    """Of the terms."""
+    """Of the terms, like the two numbers after it."""
+    n_masks: int = field(init=False, repr=False)
+    least_masks: int = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         self.context = self.terms.context
-        for pair in (self.mask_key, self.cipher_key):
-            self.hosted.pair_secrets.hosted[pair.public] = pair
+        self.n_masks = self.terms.n_masks
+        self.least_masks = self.terms.least_masks
 
     # Stages
 
@@ -250,7 +266,7 @@ class GroupMember:
             self.holders = self._draw_holders()
         digest = digest_of_seed(self.self_mask)
         advert = Advert(self.mask_key.public, self.cipher_key.public, digest, self.holders, b"")
-        signature = self.identity.sign(advert.signed_text(self.terms, self.user))
+        signature = self.hosted.sign(self.identity, advert.signed_text(self.terms, self.user))
         return advert._replace(signature=signature)
 
     def share(self, adverts: Mapping[int, Advert]) -> dict[int, bytes]:
@@ -283,7 +299,8 @@ class GroupMember:
         clients of the group that sent theirs.
         """
         self.receive_shares(ciphertexts, shared)
-        masked: Words = masked_vectors([self], self.checked_vector()[None])[0]
+        masked = self.checked_vector().copy()
+        mask_vectors([self], masked[None])
         return masked
 
     def receive_shares(self, ciphertexts: Mapping[int, bytes], shared: Collection[int]) -> None:
@@ -317,7 +334,7 @@ class GroupMember:
         chosen = frozenset(survivors)
         text = survivors_text(self.terms, chosen)
         if self._is_repeated("agree", text):
-            return self.identity.sign(text)
+            return self.hosted.sign(self.identity, text)
         if not chosen <= set(self.terms.users):
             raise Rejected("the survivors are of another group")
         if len(chosen) < self.terms.least_survivors:
@@ -326,7 +343,7 @@ class GroupMember:
             raise Rejected("too few of the clients that it chose for masks survive")
         self.survivors = chosen
         self._pass("agree", text)
-        return self.identity.sign(text)
+        return self.hosted.sign(self.identity, text)
 
     def unmask(self, signatures: Mapping[int, bytes]) -> dict[int, bytes]:
         """Owner -> a share: of the self-mask seed of a survivor, of the mask key of another client.
@@ -366,15 +383,15 @@ class GroupMember:
     @property
     def mask_neighbours(self) -> set[int]:
         """The clients that it chose for masks, and those that chose it."""
-        n = self.terms.n_masks
+        n = self.n_masks
         chose_it = {
             user for user, advert in self.adverts.items() if self.user in advert.holders[:n]
         }
         return chose_it | (set(self.holders[:n]) & self.adverts.keys())
 
-    def _is_hidden(self, holders: Sequence[int], survivors: Collection[int]) -> bool:
+    def _is_hidden(self, holders: Sequence[int], survivors: frozenset[int]) -> bool:
         """Whether enough of the clients that a client chose for masks survive."""
-        return len(set(holders[: self.terms.n_masks]) & set(survivors)) >= self.terms.least_masks
+        return len(survivors.intersection(holders[: self.n_masks])) >= self.least_masks
 
     def _accepts(self, user: int, advert: Advert) -> bool:
         """Whether an advert is of a client that it deals with, and signed with the known key.
@@ -384,13 +401,17 @@ class GroupMember:
         """
         if user not in self.holders and self.user not in advert.holders:
             return False
-        if user == self.user or user not in self.terms.users:
+        if user == self.user:
             return False
-        key = (self.context, user, advert)
-        if key not in self.hosted.valid_adverts:
-            if not advert.is_valid(self.terms, user, self.known_keys.get(user)):
-                return False
-            self.hosted.valid_adverts.add(key)
+        key = (self.context, user, advert.signature)
+        if self.hosted.valid_adverts.get(key) == advert:
+            return True
+        if user not in self.terms.users or not advert.is_well_formed(self.terms, user):
+            return False
+        text = advert.signed_text(self.terms, user)
+        if not self.hosted.is_signed(self.known_keys.get(user), text, advert.signature):
+            return False
+        self.hosted.valid_adverts[key] = advert
         return True
 
     def _count_agreed(self, signatures: Mapping[int, bytes]) -> int:
@@ -401,7 +422,7 @@ class GroupMember:
             valid = (
                 user
                 for user, signature in sorted(signatures.items())
-                if user in self.known_keys and is_signed(self.known_keys[user], text, signature)
+                if self.hosted.is_signed(self.known_keys.get(user), text, signature)
             )
             self.hosted.agreed[key] = len(list(islice(valid, self.terms.quorum)))
         return self.hosted.agreed[key]
@@ -427,7 +448,10 @@ class GroupMember:
 
     def _encrypt(self, content: bytes, holder: int) -> bytes:
         context = self._link(self.user, holder)
-        return encrypt(self._cipher_key(self.adverts[holder], context), content, context)
+        key = self._cipher_key(self.adverts[holder], context)
+        ciphertext = encrypt(key, content, context)
+        self.hosted.encrypted[key, ciphertext] = content
+        return ciphertext
 
     def _read_shares(self, ciphertexts: Mapping[int, bytes]) -> dict[int, Shares]:
         """The shares in ciphertexts, by owner. Those that cannot be read are left out."""
@@ -437,14 +461,19 @@ class GroupMember:
             if advert is None or self.user not in advert.holders:
                 continue
             try:
-                context = self._link(owner, self.user)
-                content = decrypt(self._cipher_key(advert, context), ciphertext, context)
+                content = self._decrypt(ciphertext, advert, owner)
             except Rejected:
                 continue
             if len(content) == 2 * shamir.SHARE_BYTES:
                 half = shamir.SHARE_BYTES
                 found[owner] = Shares(content[:half], content[half:])
         return found
+
+    def _decrypt(self, ciphertext: bytes, advert: Advert, owner: int) -> bytes:
+        context = self._link(owner, self.user)
+        key = self._cipher_key(advert, context)
+        content = self.hosted.encrypted.get((key, ciphertext))
+        return decrypt(key, ciphertext, context) if content is None else content
 
     def _cipher_key(self, other: Advert, context: bytes) -> bytes:
         """The key for one ciphertext: its context names owner and holder."""
@@ -465,23 +494,22 @@ class GroupMember:
         return b"shares %d %d " % (owner, holder) + self.context
 
 
-def masked_vectors(members: Sequence[GroupMember], vectors: Words) -> Words:
-    """(n, length) the vectors of a node's clients, masked.
+def mask_vectors(members: Sequence[GroupMember], vectors: Words) -> None:
+    """Mask the vectors of a node's clients, (n, length), in place.
 
     A mask between two of them is expanded once, added to one vector and subtracted from the other.
     """
     terms = members[0].terms
-    masked = vectors.copy()
     uses: dict[Seed, list[tuple[int, bool]]] = {}
     for row, member in enumerate(members):
         for seed, is_added in member.mask_seeds():
             uses.setdefault(seed, []).append((row, is_added))
+    stream = np.empty(terms.length * terms.word // 8, np.uint8)
     for seed, places in uses.items():
-        mask = expand(seed, terms.length, terms.word)
+        mask = expand_into(stream, seed, terms.word)
         for row, is_added in places:
             combine = np.add if is_added else np.subtract
-            combine(masked[row], mask, out=masked[row])
-    return masked
+            combine(vectors[row], mask, out=vectors[row])
 
 
 def mask_info(context: bytes, user: int, other: int) -> bytes:

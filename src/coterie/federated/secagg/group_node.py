@@ -20,7 +20,7 @@ from coterie.federated.secagg.group_member import (
     GroupMember,
     GroupTerms,
     Hosted,
-    masked_vectors,
+    mask_vectors,
 )
 from coterie.federated.secagg.group_terms import (
     ROW_WORD,
@@ -102,24 +102,22 @@ class GroupStage:
         ]
         if not members:
             return NO_REPLY
-        replies = self._by_member(members, message)
-        if not replies:
+        replied, replies = self._by_member(members, message)
+        if not replied:
             return NO_REPLY
-        replied = [member for member in members if member.user in replies]
-        arrays = group_stages.to_server(
-            self.name,
-            [replies[member.user] for member in replied],
-            [member.holders for member in replied],
-        )
+        holders = [member.holders for member in replied]
+        arrays = group_stages.to_server(self.name, replies, holders)
         arrays["users"] = np.array([member.user for member in replied], np.int32)
         # The stage travels with the reply: a reply that is replayed at another stage is ignored.
         arrays["stage"] = np.full(len(replied), ORDER.index(self.name), np.uint8)
         return arrays
 
-    def _by_member(self, members: list[GroupMember], message: Message) -> dict[int, Any]:
-        """User -> its reply. A client that rejects its message sends none."""
+    def _by_member(
+        self, members: list[GroupMember], message: Message
+    ) -> tuple[list[GroupMember], Any]:
+        """The clients that reply, and their replies. One that rejects its message sends none."""
         if self.name == ADVERTISE:
-            return {member.user: member.advertise() for member in members}
+            return members, [member.advertise() for member in members]
         holders = members[0].terms.holders
         received = group_stages.from_server(self.name, message.common, message.own, holders)
         if len(received) == 1:
@@ -127,30 +125,33 @@ class GroupStage:
         place = {user: k for k, user in enumerate(message.users.tolist())}
         if self.name == UPLOAD:
             return _uploads(members, [received[place[member.user]] for member in members])
-        replies = {}
+        replied = []
+        replies = []
         for member in members:
             try:
-                replies[member.user] = METHODS[self.name](member, *received[place[member.user]])
+                replies.append(METHODS[self.name](member, *received[place[member.user]]))
             except Rejected:
                 continue
-        return replies
+            replied.append(member)
+        return replied, replies
 
 
-def _uploads(members: list[GroupMember], received: list[Any]) -> dict[int, Words]:
+def _uploads(members: list[GroupMember], received: list[Any]) -> tuple[list[GroupMember], Words]:
     """The masked vectors of all members at once: masks between two of them are expanded once."""
-    ready = []
-    vectors = []
+    terms = members[0].terms
+    vectors: Words = np.empty((len(members), terms.length), UNSIGNED[terms.word])
+    ready: list[GroupMember] = []
     for member, (ciphertexts, shared) in zip(members, received, strict=True):
         try:
             member.receive_shares(ciphertexts, shared)
-            vectors.append(member.checked_vector())
+            vectors[len(ready)] = member.checked_vector()
         except Rejected:
             continue
         ready.append(member)
-    if not ready:
-        return {}
-    masked = masked_vectors(ready, np.stack(vectors))
-    return {member.user: row for member, row in zip(ready, masked, strict=True)}
+    masked = vectors[: len(ready)]
+    if ready:
+        mask_vectors(ready, masked)
+    return ready, masked
 
 
 def open_session(
@@ -310,10 +311,16 @@ def _values(
     """
     vector: Words = np.zeros(member.terms.length, UNSIGNED[member.terms.word])
     touched = _touched(computed, member.user)
-    if touched is not None and np.isin(touched, rows).all():
+    if touched is not None and _is_within(touched, rows):
         with suppress(Rejected):
             vector = vector_of(computed, world, exchange, member.user, rows)
     return with_noise(world, exchange, member, vector)
+
+
+def _is_within(touched: Ints, rows: Ints) -> bool:
+    """Whether all touched rows are among the summed ones, which ascend."""
+    places = np.searchsorted(rows, touched)
+    return bool((places < len(rows)).all() and (rows[places] == touched).all())
 
 
 def with_noise(world: AnyWorld, exchange: AnyExchange, member: GroupMember, vector: Words) -> Words:

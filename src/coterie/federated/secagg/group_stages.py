@@ -104,8 +104,11 @@ def read_users(common: StageArrays, name: str) -> tuple[int, ...]:
 # What clients reply
 
 
-def to_server(stage: str, replies: Sequence[Any], holders: Sequence[Sequence[int]]) -> StageArrays:
-    """Arrays of clients' replies, a row for each; `holders` are those that each client chose."""
+def to_server(stage: str, replies: Any, holders: Sequence[Sequence[int]]) -> StageArrays:
+    """Arrays of clients' replies, a row for each; `holders` are those that each client chose.
+
+    Replies are a sequence, and those at the upload may be the rows of one array.
+    """
     if stage == ADVERTISE:
         rows = b"".join(_advert_row(advert) for advert in replies)
         return {"advert": np.frombuffer(rows, np.uint8).reshape(len(replies), -1)}

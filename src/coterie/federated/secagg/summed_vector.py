@@ -66,7 +66,8 @@ def sums_of(
     sums = check_sums(world, exchange, exchange.aggregate(world, message, updates))
     sums = ring.to_table(world, sums)
     return {
-        name: part[rows] if name in ring.by_item else part for name, part in sorted(sums.items())
+        name: part[rows] if name in ring.by_item and len(rows) < len(part) else part
+        for name, part in sorted(sums.items())
     }
 
 

@@ -18,6 +18,7 @@ pytest.importorskip("flwr")
 pytest.importorskip("prometheus_client")
 from prometheus_client.parser import text_string_to_metric_families
 
+from coterie.core.heap import FreeMemory
 from coterie.core.progress import Progress
 from coterie.data.options import ReadOptions
 from coterie.deployment.fleet.join import NodeUsers, put_in_another_process
@@ -141,6 +142,22 @@ def test_a_node_that_was_busy_becomes_idle():
         server.gate.close()
         thread.join(10)
         assert not thread.is_alive()
+
+
+@pytest.mark.slow
+def test_a_busy_node_returns_free_memory():
+    with serving() as server:
+        emptied = threading.Event()
+        memory = FreeMemory(emptied.set, returned=-1e9)
+        loop = NodeLoop(server.client(), lambda kind, body: body, memory=memory)
+        thread = threading.Thread(target=loop.run, daemon=True)
+        thread.start()
+        (name,) = server.wait_for(1)
+        server.nodes.send("train", {name: b"x"})
+        assert emptied.wait(10)
+        loop.stop.set()
+        server.gate.close()
+        thread.join(10)
 
 
 @pytest.mark.slow

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sqlite3
+import subprocess
+import sys
 from contextlib import closing
 from pathlib import Path
 
@@ -173,6 +175,36 @@ def test_other_files_are_refused(tmp_path: Path):
         NodeStore.open(other)
     with pytest.raises(RunError, match="exists already"):
         NodeStore.create(other)
+
+
+CACHED = """
+import sys
+from pathlib import Path
+from coterie.core.heap import return_free_memory
+from coterie.deployment.node_private_store import NodeStore
+
+def kilobytes():
+    with open("/proc/self/status") as file:
+        return next(int(line.split()[1]) for line in file if "VmRSS" in line)
+
+store = NodeStore.create(Path(sys.argv[1]))
+with store.transaction():
+    for n in range(30_000):
+        row = "run", f"exchange 0 of round {n}", bytes(32), 1
+        store.connection.execute("insert into answered values (?, ?, ?, ?)", row)
+before = kilobytes()
+store.empty_cache()
+return_free_memory()
+print(before - kilobytes())
+"""
+"""Prints by how many kilobytes a process shrinks whose store has 3 MB."""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_pages_of_the_file_leave_memory(tmp_path: Path):
+    command = [sys.executable, "-c", CACHED, str(tmp_path / "node.db")]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    assert int(done.stdout) > 1_500
 
 
 def test_a_late_process_does_not_restore_an_erased_user(store: NodeStore):

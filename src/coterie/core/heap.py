@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import ctypes
+import gc
 import platform
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
 
 LARGE_BLOCK = 128 * 1024
 """Bytes from which on a block is returned to the system as soon as it is freed."""
+RETURN_SECONDS = 60.0
+"""How often a process that runs for days returns its free memory."""
 M_MMAP_THRESHOLD = -3
 M_ARENA_MAX = -8
 """Numbers of parameters in glibc's malloc.h."""
@@ -35,3 +41,28 @@ def return_free_memory() -> None:
     """
     if platform.libc_ver()[0] == "glibc":
         ctypes.CDLL(None).malloc_trim(0)
+
+
+@dataclass(slots=True)
+class FreeMemory:
+    """Returns the free memory of a process from time to time."""
+
+    empty_caches: Callable[[], None] = lambda: None
+    """Called before: what it frees is returned, too."""
+    returned: float = field(default_factory=time.monotonic)
+    """When memory was returned last."""
+    is_collected: bool = False
+    """Whether cycles of the start were freed."""
+
+    def return_if_due(self) -> None:
+        now = time.monotonic()
+        if now < self.returned + RETURN_SECONDS:
+            return
+        self.returned = now
+        self.empty_caches()
+        if not self.is_collected:
+            # Importing and compiling leave 50,000 objects in cycles. By itself, Python looks at
+            # old objects again when there are a quarter as many new ones, which takes hours here.
+            gc.collect()
+            self.is_collected = True
+        return_free_memory()

@@ -16,7 +16,7 @@ from pathlib import Path
 from statistics import median
 
 from coterie.core.counted import counted
-from coterie.core.heap import return_free_memory
+from coterie.core.heap import FreeMemory
 from coterie.core.progress import SILENT, Progress
 from coterie.core.records import Record
 from coterie.deployment.enrolment import EnrolledUsers, FederationTerms, ItemContent
@@ -48,7 +48,6 @@ from coterie.federated.privacy.budget import epsilon_of, plan_of_run, releases_i
 from coterie.federated.privacy.statement import statement
 from coterie.types import JsonObject
 
-TIDY_SECONDS = 60.0
 MOST_NAMES = 50
 """Nodes that a line of the log names."""
 MOST_CONTACTS = 1000
@@ -108,8 +107,7 @@ class Server:
     """What each node reported in the last evaluation, and medians over nodes."""
     warned_in: int = -1
     """The last round in which nodes were missing."""
-    tidied: float = field(default_factory=time.monotonic)
-    """When free memory was returned to the system."""
+    memory: FreeMemory = field(default_factory=FreeMemory)
 
     @property
     def membership(self) -> Membership:
@@ -228,15 +226,8 @@ class Server:
         with self.phases.measure(Phase.WATCH):
             self._look()
         self.durations.append(time.perf_counter() - began)
-        self._tidy()
+        self.memory.return_if_due()
         self.progress.debug(round_line(self.point.history.round, traffic, before))
-
-    def _tidy(self) -> None:
-        """Return free memory to the system, from time to time."""
-        now = time.monotonic()
-        if now > self.tidied + TIDY_SECONDS:
-            return_free_memory()
-            self.tidied = now
 
     def _look(self) -> None:
         """Raise alarms about items and nodes, if there is a reason."""

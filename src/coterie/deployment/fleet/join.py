@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from coterie.core.counted import counted
-from coterie.core.heap import keep_heap_compact
+from coterie.core.heap import FreeMemory, keep_heap_compact
 from coterie.core.parent_process import exit_with_parent
 from coterie.core.progress import SILENT, Progress
 from coterie.data.interactions import Interactions
@@ -139,6 +139,7 @@ def join(
             service.answer,
             progress,
             store.version,
+            memory=FreeMemory(store.empty_cache),
             idle_seconds=IDLE_SECONDS,
             is_announced=restarted,
         )

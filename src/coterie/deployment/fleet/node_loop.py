@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
+from coterie.core.heap import FreeMemory
 from coterie.core.progress import SILENT, Progress
 from coterie.deployment.fleet.client import (
     HEARTBEAT_SECONDS,
@@ -62,6 +63,7 @@ class NodeLoop:
     """Shows lines to the operator of the node."""
     users_version: Callable[[], int] = lambda: 0
     """A number that changes when users are added or erased. Then the node connects anew."""
+    memory: FreeMemory = field(default_factory=FreeMemory)
     stop: threading.Event = field(default_factory=threading.Event)
     last: tuple[bytes, bytes] = (b"", b"")
     """The fingerprint of the last message, and the reply to it."""
@@ -92,6 +94,7 @@ class NodeLoop:
                     self.activate()
                 if self.serve_one():
                     pause.reset()
+                    self.memory.return_if_due()
                 else:
                     pause.take(self.stop)
             except Unknown:

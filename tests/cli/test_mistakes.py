@@ -154,6 +154,22 @@ def test_missing_experiment_file(coterie: Command) -> None:
     assert coterie("run", "none.yaml").error.startswith("none.yaml: does not exist")
 
 
+def test_missing_files_of_a_federation(coterie: Command, tmp_path: Path) -> None:
+    for name in ("federation.yaml", "ann.key", "invitation.txt", "ann.csv"):
+        (tmp_path / name).touch()
+    serving = coterie("serve", "--config", "federaton.yaml", "--insecure")
+    assert serving.error == "federaton.yaml: does not exist. Did you mean 'federation.yaml'?"
+    node = ("join", "--data", "ann.csv", "--store", "ann.db")
+    for option, wrong, right in (
+        ("--invitation", "invitaton.txt", "invitation.txt"),
+        ("--policy", "federaton.yaml", "federation.yaml"),
+        ("--ca", "invitaton.txt", "invitation.txt"),
+    ):
+        error = coterie(*node, "--key", "ann.key", option, wrong).error
+        assert error.startswith(f"{wrong}"), error
+        assert error.endswith(f"Did you mean {right!r}?"), error
+
+
 def test_folder_in_place_of_an_experiment_file(coterie: Command, tmp_path: Path) -> None:
     (tmp_path / "folder.yaml").mkdir()
     assert coterie("run", "folder.yaml").error.startswith("folder.yaml: ")

@@ -246,9 +246,6 @@ def join(
         from coterie.deployment.invitation import read_invitation
         from coterie.deployment.node_policy import read_policy
 
-        def confirm(question: str) -> bool:
-            return yes or not sys.stdin.isatty() or _confirmed(question)
-
         of_file = file_settings(columns, skip_bad_rows, encoding, delimiter, no_header)
         users = NodeUsers(
             data,
@@ -259,6 +256,10 @@ def join(
             None if policy is None else read_policy(policy),
         )
         progress = progress_of(log_format, log_level)
+
+        def confirm(question: str) -> bool:
+            return yes or _confirmed(question, progress)
+
         invited = ""
         if invitation is not None:
             found = read_invitation(invitation)
@@ -269,7 +270,11 @@ def join(
         start(users, store, address, (key, ca), insecure, progress, confirm, invited)
 
 
-def _confirmed(question: str) -> bool:
+def _confirmed(question: str, progress: Progress) -> bool:
+    """Ask on a terminal; without one, as in a script or a service, the answer is yes."""
+    if not sys.stdin.isatty():
+        progress.log(f"{question} Yes: there is no terminal to ask at. --yes answers in advance.")
+        return True
     try:
         return typer.confirm(question, default=True, err=True)
     except typer.Abort:

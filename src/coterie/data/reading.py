@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from coterie.core.missing_files import remedy_for
 from coterie.data import delimited, files, json_records, parquet, recbole
 from coterie.data.catalogue import DATASETS, Reader
 from coterie.data.interactions import Interactions
 from coterie.data.options import ReadOptions
 from coterie.data.read_cache import read_once
-from coterie.errors import DataError, did_you_mean
+from coterie.errors import DataError
 
 BY_CONTENT: dict[str, Reader] = {file: d.read for d in DATASETS.values() for file in d.signature}
 BY_SUFFIX: dict[str, Reader] = {
@@ -42,19 +43,9 @@ def read(path: Path, options: ReadOptions | None = None) -> Interactions:
     return reader(path, options)
 
 
-def _similar_name(path: Path) -> str:
-    """A question about the file in the same folder whose name is closest, if one is close."""
-    try:
-        names = sorted(each.name for each in path.parent.iterdir())
-    except OSError:
-        return ""
-    suggestion = did_you_mean(path.name, names)
-    return suggestion if suggestion.startswith("Did") else ""
-
-
 def _reader(path: Path, options: ReadOptions) -> Reader:
     if not path.exists():
-        remedy = _similar_name(path) or "Check the path, or name a dataset: coterie data list"
+        remedy = remedy_for(path, "Check the path, or name a dataset: coterie data list")
         raise DataError(f"{path}: does not exist. {remedy}")
     if options.are_for_text and path.is_file():
         return delimited.read

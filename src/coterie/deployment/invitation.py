@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from coterie.core.atomic_files import write_file
+from coterie.core.missing_files import remedy_for
 from coterie.core.plain_files import read_text
 from coterie.deployment.address import Address
 from coterie.deployment.certificates import hosts_of
@@ -72,7 +73,7 @@ def read_invitation(path: Path) -> Invitation:
     if not path.is_file():
         raise ConfigError(
             f"{path} does not exist; expected an invitation of coterie federation invite. "
-            "Check the path."
+            f"{remedy_for(path)}"
         )
     head, begin, rest = read_text(path, MOST_BYTES).partition(BEGIN)
     values = {}

@@ -13,6 +13,7 @@ from pydantic import BeforeValidator, Field
 
 from coterie.algorithms.algorithm import Algorithm
 from coterie.algorithms.registry import algorithm
+from coterie.core.missing_files import remedy_for
 from coterie.core.plain_files import MOST_YAML_BYTES, parse_yaml, read_text
 from coterie.core.printable import one_line
 from coterie.core.settings import Settings, split_by_owner
@@ -350,7 +351,7 @@ def read_file(path: str) -> JsonObject:
         values = parse_yaml(text)
         _refuse_repeated_keys(path, yaml.compose(text))
     except FileNotFoundError:
-        raise ConfigError(f"{path}: does not exist. Check the path.") from None
+        raise ConfigError(f"{path}: does not exist. {remedy_for(Path(path))}") from None
     except OSError as error:
         raise ConfigError(
             f"{path}: cannot be read ({error.strerror}). Check the path and its permissions."

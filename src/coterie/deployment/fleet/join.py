@@ -14,6 +14,7 @@ from typing import NoReturn
 
 from coterie.core.counted import counted
 from coterie.core.heap import FreeMemory, keep_heap_compact
+from coterie.core.missing_files import remedy_for
 from coterie.core.parent_process import exit_with_parent
 from coterie.core.progress import SILENT, Progress
 from coterie.data.interactions import Interactions
@@ -88,7 +89,7 @@ def _absolute(path: Path | None) -> str:
     if path is None:
         return ""
     if not path.is_file():
-        raise ConfigError(f"{path} does not exist; expected a file. Check the path.")
+        raise ConfigError(f"{path} does not exist; expected a file. {remedy_for(path)}")
     return str(path.resolve())
 
 
@@ -226,4 +227,4 @@ def check_credentials(
         )
     for file in filter(None, credentials):
         if not file.is_file():
-            raise ConfigError(f"{file} does not exist; expected a file. Check the path.")
+            raise ConfigError(f"{file} does not exist; expected a file. {remedy_for(file)}")

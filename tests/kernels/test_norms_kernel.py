@@ -29,16 +29,20 @@ def cohort(seed: int, width: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return offsets, items, rows
 
 
-def slowly(offsets, items, rows, by_item, longest_row, longest):
+NO_LIMITS = np.empty(0)
+
+
+def slowly(offsets, items, rows, by_item, longest_row, longest, limits=(math.inf,) * 4):
     """The definition, client by client."""
     out = np.zeros_like(rows)
     for first, last in itertools.pairwise(offsets):
         squared = [sum(int(v) ** 2 for v in row) for row in rows[first:last]]
-        total = sum(min(s, longest_row**2) for s in squared)
+        bounds = [min(longest_row**2, limits[item]) for item in items[first:last]]
+        total = sum(min(s, bound) for s, bound in zip(squared, bounds, strict=True))
         of_client = longest / math.sqrt(total) if total > longest**2 else 1.0
-        for r, s in zip(range(first, last), squared, strict=True):
+        for r, s, bound in zip(range(first, last), squared, bounds, strict=True):
             factor = of_client * by_item[items[r]]
-            factor *= longest_row / math.sqrt(s) if s > longest_row**2 else 1.0
+            factor *= math.sqrt(bound) / math.sqrt(s) if s > bound else 1.0
             out[r] = [math.trunc(int(v) * factor) for v in rows[r]]
     return out
 
@@ -56,10 +60,17 @@ def test_rows_are_shortened_as_defined(module: ModuleType, seed: int, width: int
     assert totals.tolist() == [
         sum(squared[first:last].tolist()) for first, last in itertools.pairwise(offsets)
     ]
-    out = rows.copy()
-    for first, last in ((0, 3), (3, 7)):  # as two threads do it
-        module.shorten(offsets, items, squared, totals, by_item, 250.0, 600.0, first, last, out)
-    assert out.tolist() == slowly(offsets, items, rows, by_item, 250.0, 600.0).tolist()
+    bounds = 250.0, 600.0
+    for limits in (NO_LIMITS, np.array([10_000.0, 40_000.0, 1e9, 0.0])):
+        out = rows.copy()
+        for first, last in ((0, 3), (3, 7)):  # as two threads do it
+            module.shorten(
+                offsets, items, squared, totals, by_item, limits, *bounds, first, last, out
+            )
+        expected = slowly(
+            offsets, items, rows, by_item, *bounds, *([limits] if len(limits) else [])
+        )
+        assert out.tolist() == expected.tolist()
 
 
 @pytest.mark.parametrize("module", MODULES, ids=["numba", "numpy"])
@@ -74,7 +85,7 @@ def test_without_factors_all_are_one(module: ModuleType, seed: int):
     expected = slowly(offsets, items, rows, ones, 250.0, 600.0)
     for by_item in (ones, np.empty(0)):
         out = rows.copy()
-        module.shorten(offsets, items, squared, totals, by_item, 250.0, 600.0, 0, 7, out)
+        module.shorten(offsets, items, squared, totals, by_item, NO_LIMITS, 250.0, 600.0, 0, 7, out)
         assert out.tolist() == expected.tolist()
 
 
@@ -83,6 +94,38 @@ def test_items_are_counted(module: ModuleType):
     counts = np.array([5, 0, 0])
     module.count(np.array([0, 2, 2], np.int32), counts)
     assert counts.tolist() == [6, 0, 2]
+
+
+@pytest.mark.parametrize("module", MODULES, ids=["numba", "numpy"])
+def test_few_long_rows_of_many_are_found(module: ModuleType):
+    """Three of a hundred rows exceed the bound of 5, of which the last client sends one."""
+    rows = np.full((100, 1), 5, np.int32)
+    rows[[0, 31, 99]] = 50
+    offsets = np.array([0, 98, 100])
+    squared = np.empty(100)
+    totals = np.empty(2)
+    module.squared(offsets, rows, 0, 2, squared, totals)
+    items = np.zeros(100, np.int32)
+    none = np.empty(0)
+    module.shorten(offsets, items, squared, totals, none, none, 5.0, 1e9, 0, 2, rows)
+    assert (rows == 5).all()
+
+
+@pytest.mark.parametrize("module", MODULES, ids=["numba", "numpy"])
+@settings(deadline=None)
+@given(seed=st.integers(0, 10_000), n=st.integers(1, 4))
+def test_the_largest_values_of_items_descend(module: ModuleType, seed: int, n: int):
+    rng = np.random.default_rng(seed)
+    sent = [np.flatnonzero(rng.random(5) < 0.6) for _ in range(6)]
+    offsets = np.concatenate([[0], np.cumsum([len(one) for one in sent])])
+    items = np.concatenate(sent).astype(np.int32)
+    values = rng.integers(0, 9, len(items)).astype(np.float64)
+    top = np.empty((5, n))
+    for low, high in ((0, 2), (2, 5)):  # as two threads do it
+        module.largest(offsets, items, values, low, high, top)
+    for item in range(5):
+        of_item = sorted(values[items == item].tolist(), reverse=True) + [-1.0] * n
+        assert top[item].tolist() == of_item[:n]
 
 
 @pytest.mark.parametrize("module", MODULES, ids=["numba", "numpy"])

@@ -1,4 +1,4 @@
-"""What the kernels share: decorators, random words, drawing negatives, the sigmoid."""
+"""What the kernels share: decorators, bisection, random words, drawing negatives, the sigmoid."""
 
 from __future__ import annotations
 
@@ -77,6 +77,18 @@ def random_word(key: np.uint64, n: Integer) -> np.uint64:
 def below(word: np.uint64, n: Integer) -> np.int64:
     """A number below n from a random word (multiply-shift; the bias is at most n / 2^32)."""
     return np.int64(((word >> SHIFT32) * np.uint64(n)) >> SHIFT32)
+
+
+@helper
+def first_at_least(items: Ints, low: Integer, high: Integer, wanted: Integer) -> Integer:
+    """The first position in items[low:high], which ascends, that holds `wanted` or more."""
+    while low < high:
+        middle = (low + high) >> 1
+        if items[middle] < wanted:
+            low = middle + 1
+        else:
+            high = middle
+    return low
 
 
 @helper

@@ -10,11 +10,13 @@ import math
 import numpy as np
 from numba import float64, int32, int64, types
 
-from coterie.kernels.common import helper, kernel, readonly
+from coterie.kernels.common import first_at_least, helper, kernel, readonly
 from coterie.types import Doubles, Ints, Longs
 
 BLOCK = 1 << 16
 """Squares of entries below 2^23 that an integer of 64 bits can hold."""
+SCAN = 16
+"""Rows of which a fast loop finds that none is too long, which is usual."""
 
 
 @helper
@@ -38,6 +40,14 @@ def sum_of_squares(values: Ints) -> np.int64:
     return total
 
 
+@helper
+def number_above(values: Doubles, bound: float) -> np.int64:
+    n = np.int64(0)
+    for r in range(len(values)):
+        n += np.int64(values[np.uint64(r)] > bound)
+    return n
+
+
 @kernel(types.void(readonly(int64), readonly(int32, 2), int64, int64, float64[::1], float64[::1]))
 def squared(
     offsets: Longs, rows: Ints, first: int, last: int, by_row: Doubles, by_client: Doubles
@@ -59,6 +69,7 @@ def squared(
         readonly(float64),
         readonly(float64),
         readonly(float64),
+        readonly(float64),
         float64,
         float64,
         int64,
@@ -72,6 +83,7 @@ def shorten(
     by_row: Doubles,
     by_client: Doubles,
     by_item: Doubles,
+    limits: Doubles,
     longest_row: float,
     longest: float,
     first: int,
@@ -80,33 +92,43 @@ def shorten(
 ) -> None:
     """For clients first..last: rows of at most `longest_row`, together of at most `longest`.
 
-    `by_row` and `by_client` are squared norms. Then each row is multiplied by the factor `by_item`
-    of its item and rounded towards zero; without any factors all are 1. Rows change in place: few
-    are too long, and a copy of all of them would take longer than the rest.
+    `by_row` and `by_client` are squared norms, and so are `limits` of the rows of each item;
+    without any limits only `longest_row` counts. Then each row is multiplied by the factor
+    `by_item` of its item and rounded towards zero; without any factors all are 1. Rows change in
+    place: few are too long, and a copy of all of them would take longer than the rest.
     """
     bound = longest_row * longest_row
     same_factor = len(by_item) == 0
+    same_limit = len(limits) == 0
     for k in range(first, last):
         of_client = 1.0
         if by_client[k] > longest * longest:
             total = 0.0
             for r in range(offsets[k], offsets[k + 1]):
-                total += min(by_row[np.uint64(r)], bound)
+                limit = bound if same_limit else min(bound, limits[np.uint64(items[np.uint64(r)])])
+                total += min(by_row[np.uint64(r)], limit)
             if total > longest * longest:
                 of_client = longest / math.sqrt(total)
-        for r in range(offsets[k], offsets[k + 1]):
-            norm = by_row[np.uint64(r)]
-            if same_factor and of_client == 1.0 and norm <= bound:
+        only_long = same_factor and of_client == 1.0
+        for begin in range(offsets[k], offsets[k + 1], SCAN):
+            end = min(begin + SCAN, offsets[k + 1])
+            if only_long and same_limit and number_above(by_row[begin:end], bound) == 0:
                 continue
-            factor = of_client
-            if not same_factor:
-                factor *= by_item[np.uint64(items[np.uint64(r)])]
-            if norm > bound:
-                factor *= longest_row / math.sqrt(norm)
-            if factor < 1.0:
-                row = rows[np.uint64(r)]
-                for f in range(len(row)):
-                    row[np.uint64(f)] = np.int32(row[np.uint64(f)] * factor)
+            for r in range(begin, end):
+                norm = by_row[np.uint64(r)]
+                limit = bound if same_limit else min(bound, limits[np.uint64(items[np.uint64(r)])])
+                if only_long and norm <= limit:
+                    continue
+                factor = of_client
+                if not same_factor:
+                    factor *= by_item[np.uint64(items[np.uint64(r)])]
+                if norm > limit:
+                    length = longest_row if limit == bound else math.sqrt(limit)
+                    factor *= length / math.sqrt(norm)
+                if factor < 1.0:
+                    row = rows[np.uint64(r)]
+                    for f in range(len(row)):
+                        row[np.uint64(f)] = np.int32(row[np.uint64(f)] * factor)
 
 
 @kernel(types.void(readonly(int32), int64[::1]))
@@ -114,3 +136,28 @@ def count(items: Ints, counts: Longs) -> None:
     """Add to counts[i] how often item i is there."""
     for r in range(len(items)):
         counts[np.uint64(items[np.uint64(r)])] += 1
+
+
+@kernel(
+    types.void(readonly(int64), readonly(int32), readonly(float64), int64, int64, float64[:, ::1])
+)
+def largest(
+    offsets: Longs, items: Ints, by_row: Doubles, low: int, high: int, top: Doubles
+) -> None:
+    """For items low..high: put the largest values of the item's rows into top[i], which descends
+    and has -1 where there are no more. `by_row` is not negative."""
+    top[low:high] = -1.0
+    last = top.shape[1] - 1
+    for k in range(len(offsets) - 1):
+        start = first_at_least(items, offsets[k], offsets[k + 1], low)
+        end = first_at_least(items, start, offsets[k + 1], high)
+        for r in range(start, end):
+            value = by_row[np.uint64(r)]
+            best = top[np.uint64(items[np.uint64(r)])]
+            if value <= best[last]:
+                continue
+            place = last
+            while place > 0 and best[place - 1] < value:
+                best[place] = best[place - 1]
+                place -= 1
+            best[place] = value

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numba import float32, float64, int8, int32, int64, types
 
-from coterie.kernels.common import Integer, helper, kernel, readonly
+from coterie.kernels.common import first_at_least, helper, kernel, readonly
 from coterie.kernels.norms import squared_norm
 from coterie.types import SCALE, TOO_LARGE, Doubles, Floats, Ints, Longs
 
@@ -19,18 +19,6 @@ REPEATED_ITEM = 2
 OUT_OF_RANGE = 3
 NOT_A_NUMBER = 4
 LIMIT = np.int32(TOO_LARGE)
-
-
-@helper
-def first_at_least(items: Ints, low: Integer, high: Integer, wanted: Integer) -> Integer:
-    """The first position in items[low:high], which ascends, that holds `wanted` or more."""
-    while low < high:
-        middle = (low + high) >> 1
-        if items[middle] < wanted:
-            low = middle + 1
-        else:
-            high = middle
-    return low
 
 
 @kernel(

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_federation import histories, play_locally, sha256, world_for
 
+from coterie.algorithms import fedfast
 from coterie.errors import ConfigError
 from coterie.federated.federation import AnyWorld, SecureSum, Sums
 from coterie.federated.robust import bounds, groups, trimming
@@ -84,6 +85,32 @@ def test_a_row_of_few_clients_moves_less():
     sent = updates_of({0: [9], 1: [9], 2: [9]}, {0: [9], 1: [9]}, {0: [9]})
     rows = bounds.shortened_rows(sent, Multiples())
     assert rows.ravel().tolist() == [9, 6, 3, 9, 6, 9]
+
+
+def test_no_row_is_longer_than_the_third_longest_of_its_item():
+    """One client moves item 0 far, where three others agree on 10. Item 1 has two senders."""
+    honest = [{0: [size]} for size in (10, 10, 4, 2)]
+    sent = updates_of(*honest, {0: [10], 1: [9]}, {0: [39], 1: [3]})
+    multiples = Multiples(rows=99, updates=99, agreeing=3)
+    rows = bounds.shortened_rows(sent, multiples)
+    assert rows.ravel().tolist() == [10, 10, 4, 2, 10, 6, 10, 2]  # two of three: two thirds
+
+
+def test_two_colluders_do_not_move_a_cold_row_of_fedfast():
+    """They move it by 100 times as much as all honest clients."""
+    world = world_for("fedfast", histories(4, 30, 15), robust="bounded")
+    multiples = fedfast.ACTVAGG.bounds(world)
+    honest = {0: [1]} | {item: [100] for item in range(1, 9)}
+    hostile = {0: [-100]} | {item: [100] for item in range(1, 9)}
+    rows = bounds.shortened_rows(updates_of(*[honest] * 8, *[hostile] * 2), multiples)
+    assert rows[::9].ravel().tolist() == [1] * 8 + [-1] * 2
+
+
+def test_clients_that_send_all_items_need_no_count():
+    """Three clients send both items, so that both have enough senders."""
+    sent = updates_of(*[{0: [9], 1: [9]}] * 3, {1: [9]})
+    assert len(bounds.by_senders(sent.items, sent.offsets, 3)) == 0
+    assert bounds.by_senders(sent.items, sent.offsets, 4).tolist() == [3 / 4, 1]
 
 
 def test_samples_are_capped_at_four_medians():

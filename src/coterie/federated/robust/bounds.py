@@ -3,13 +3,15 @@
 The bounds of a round follow from all its clients, never from the word of one. With med the lower
 median over clients, which half of them cannot raise, a client's update is shortened to
 
-    each item row      `rows` times med of (root mean square of the norms of a client's rows)
+    each item row      `rows` times med of (root mean square of the norms of a client's rows),
+                       and the norm of the `agreeing`-th longest row of the item
     all item rows      `updates` times med of (norm of all item rows of a client)
     its own row        `own_row` times med of (norm of the own row)
     the dense part     `updates` times med of (norm of the dense part)
     its samples        `samples` times med of the samples
 
-The multiples belong to the algorithm. An item row that fewer than SENDERS clients send moves by so
+The multiples belong to the algorithm, and so does the number of clients that have to agree on the
+length of an item's row. An item row that fewer than SENDERS clients send moves by so
 much less: a client that is alone with a cold item has no one to be compared with. A round of one
 client has no bounds.
 """
@@ -60,22 +62,32 @@ def shortened_rows(
     norms = Norms(rows, updates.offsets, known or squared_norms(rows, updates.offsets))
     return norms.shorten(
         updates.items,
-        by_senders(updates.items, min(SENDERS, len(updates))),
+        by_senders(updates.items, updates.offsets, min(SENDERS, len(updates))),
+        norms.agreed(updates.items, multiples.agreeing),
         multiples.rows * lower_median(norms.root_mean_squares),
         multiples.updates * lower_median(norms.of_senders),
     )
 
 
-def by_senders(items: Ints, fewest: int) -> Doubles:
+def by_senders(items: Ints, offsets: Longs, fewest: int) -> Doubles:
     """(items,) factors: 1 for an item that `fewest` clients send, and their share with fewer.
 
     It is empty where all items have enough senders, which is usual and then saves time.
     """
-    counts = np.zeros(items.max() + 1, np.int64)
+    n_items = number_of(items, offsets)
+    if (np.diff(offsets) == n_items).sum() >= fewest:
+        return np.empty(0)  # so many clients send all items
+    counts = np.zeros(n_items, np.int64)
     kernels.load(KERNELS).count(items, counts)
     if not ((counts > 0) & (counts < fewest)).any():
         return np.empty(0)
     return np.minimum(counts / fewest, 1.0)
+
+
+def number_of(items: Ints, offsets: Longs) -> int:
+    """One more than the largest item. Those of a client ascend."""
+    last = offsets[1:][np.diff(offsets) > 0] - 1
+    return int(items[last].max()) + 1
 
 
 def capped_samples(samples: Longs, multiple: float) -> Longs:
@@ -90,7 +102,7 @@ def shortened(vectors: Ints, multiple: float) -> Ints:
     offsets = np.arange(len(vectors) + 1)
     norms = Norms(vectors, offsets, squared_norms(vectors, offsets))
     longest = multiple * lower_median(norms.of_senders)
-    return norms.shorten(np.empty(0, np.int32), np.empty(0), longest, longest)
+    return norms.shorten(np.empty(0, np.int32), np.empty(0), np.empty(0), longest, longest)
 
 
 def lower_median(values: Doubles | Longs) -> float:
@@ -120,10 +132,36 @@ class Norms:
         sent = counts > 0
         return np.sqrt(self.squared.by_client[sent] / counts[sent])
 
-    def shorten(self, items: Ints, by_item: Doubles, longest_row: float, longest: float) -> Ints:
-        """Rows within both bounds, times the factor of their item, rounded towards zero.
+    def agreed(self, items: Ints, agreeing: int) -> Doubles:
+        """(items,) the squared norm of the n-th longest row of each item, n being `agreeing`.
 
-        Rows change in place unless they are read-only, as those decoded from a message are.
+        It is infinite where fewer clients send the item, and empty for n = 1: neither is a bound.
+        """
+        if agreeing == 1:
+            return np.empty(0)
+        n_items = number_of(items, self.offsets)
+        top = np.empty((n_items, agreeing))
+        kernel = kernels.load(KERNELS).largest
+        parallel.over(
+            lambda low, high: kernel(self.offsets, items, self.squared.by_row, low, high, top),
+            n_items,
+            alone=self.rows.size < WORTH_THREADS,
+        )
+        nth: Doubles = top[:, -1]
+        return np.where(nth < 0, np.inf, nth)
+
+    def shorten(
+        self,
+        items: Ints,
+        by_item: Doubles,
+        limits: Doubles,
+        longest_row: float,
+        longest: float,
+    ) -> Ints:
+        """Rows within all bounds, times the factor of their item, rounded towards zero.
+
+        `limits` are squared norms by item, `longest_row` and `longest` are norms. Rows change in
+        place unless they are read-only, as those decoded from a message are.
         """
         rows = self.rows if self.rows.flags.writeable else self.rows.copy()
         kernel = kernels.load(KERNELS).shorten
@@ -133,6 +171,7 @@ class Norms:
                 items,
                 *self.squared,
                 by_item,
+                limits,
                 longest_row,
                 longest,
                 first,

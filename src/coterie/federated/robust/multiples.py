@@ -20,3 +20,6 @@ class Multiples:
     own_row: float = 3.0
     """The norm of the client's own row."""
     samples: float = 4.0
+    agreeing: int = 1
+    """No row of an item is longer than the n-th longest, where n clients send any: so many have to
+    agree on how far it moves. With 1 there is no such bound."""

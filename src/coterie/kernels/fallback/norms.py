@@ -27,6 +27,7 @@ def shorten(
     by_row: Doubles,
     by_client: Doubles,
     by_item: Doubles,
+    limits: Doubles,
     longest_row: float,
     longest: float,
     first: int,
@@ -36,15 +37,18 @@ def shorten(
     """For clients first..last: rows of at most `longest_row`, together of at most `longest`."""
     own = slice(offsets[first], offsets[last])
     bound = longest_row * longest_row
-    totals = _sums_of_clients(np.minimum(by_row, bound), offsets, first, last)
+    limit = np.minimum(bound, limits[items] if len(limits) else np.full(len(rows), bound))
+    totals = _sums_of_clients(np.minimum(by_row, limit), offsets, first, last)
     is_long = totals > longest * longest
     of_client = np.where(is_long, longest / np.sqrt(np.where(is_long, totals, 1.0)), 1.0)
     factors = np.repeat(of_client, np.diff(offsets[first : last + 1]))
     if len(by_item):
         factors *= by_item[items[own]]
     norms = by_row[own]
-    is_long = norms > bound
-    factors *= np.where(is_long, longest_row / np.sqrt(np.where(is_long, norms, 1.0)), 1.0)
+    limit = limit[own]
+    is_long = norms > limit
+    lengths = np.where(limit == bound, longest_row, np.sqrt(limit))
+    factors *= np.where(is_long, lengths / np.sqrt(np.where(is_long, norms, 1.0)), 1.0)
     shorter = own.start + np.flatnonzero(factors < 1.0)
     rows[shorter] = (rows[shorter] * factors[factors < 1.0, None]).astype(np.int32)
 
@@ -52,6 +56,18 @@ def shorten(
 def count(items: Ints, counts: Longs) -> None:
     """Add to counts[i] how often item i is there."""
     counts += np.bincount(items, minlength=len(counts))
+
+
+def largest(
+    offsets: Longs, items: Ints, by_row: Doubles, low: int, high: int, top: Doubles
+) -> None:
+    """For items low..high: put the largest values of the item's rows into top[i], descending."""
+    top[low:high] = -1.0
+    order = np.lexsort((-by_row, items))
+    ordered = items[order]
+    place = np.arange(len(ordered)) - np.searchsorted(ordered, ordered)
+    wanted = (place < top.shape[1]) & (ordered >= low) & (ordered < high)
+    top[ordered[wanted], place[wanted]] = by_row[order[wanted]]
 
 
 def _sums_of_clients(values: Doubles, offsets: Longs, first: int, last: int) -> Doubles:

@@ -17,7 +17,7 @@ from coterie.data.training_set import TrainingSet
 from coterie.engines.local import LocalEngine
 from coterie.errors import ConfigError
 from coterie.models.new_user import NewUser
-from coterie.types import SCALE, Rows
+from coterie.types import SCALE, TOO_LARGE, Rows
 
 FEW: dict[str, Any] = {
     "rounds": 4,
@@ -120,6 +120,27 @@ def test_updates_out_of_range_are_refused_one_by_one() -> None:
     _, costs = play_locally("pfedrec", training, participation=1.0, rounds=1, **changes)
     assert costs[0].refused["out of range"] > 0
     assert costs[0].accepted > 0
+
+
+def test_a_diverging_client_does_not_affect_others() -> None:
+    """Five dimensions: rows are padded, and the padding of a diverging client is not a number."""
+    training = histories(4)
+    world = world_for("pfedrec", training, participation=1.0, embedding_size=5)
+    (node,) = LocalEngine.over(world, training, 1).nodes
+    cohort = np.flatnonzero(world.members).astype(np.int32)
+    message = pfedrec.broadcast(world, pfedrec.init(world), cohort, 0)
+    initial = pfedrec.init_clients(world, node)
+    message.private_state.update({name: rows[cohort] for name, rows in initial.items()})
+    usual, private = pfedrec.client_update(world, message, node)
+    message.private_state["score_functions"][0] = 1e30
+    with np.errstate(invalid="ignore"):
+        found, after = pfedrec.client_update(world, message, node)
+    first = slice(*usual.offsets[:2])
+    assert (np.abs(found.item_rows[first].astype(np.int64)) >= TOO_LARGE).any()
+    np.testing.assert_array_equal(found.item_rows[first.stop :], usual.item_rows[first.stop :])
+    for name, rows in private.items():
+        np.testing.assert_array_equal(after[name][1:], rows[1:])
+    assert pfedrec.single_pass(world, message, node) is None
 
 
 def test_clients_that_did_not_take_part_are_as_before() -> None:

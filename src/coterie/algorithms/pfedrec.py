@@ -216,13 +216,13 @@ def train(
     """
     s = world.settings
     item_rows = message.common["item_rows"]
-    columns = np.ascontiguousarray(item_rows.T)
-    kernel = kernels.load("pfedrec").train
+    family = kernels.load("pfedrec")
+    blocks = in_blocks(item_rows, family.BLOCK)
 
     def part(first: int, last: int) -> None:
         total = np.zeros(item_rows.shape if add else (0, 0), np.int64)
         faults = np.zeros(len(message.users) if add else 0, np.int8)
-        kernel(
+        family.train(
             samples.offsets,
             samples.items,
             samples.starts,
@@ -230,7 +230,7 @@ def train(
             samples.targets,
             message.private_state["score_functions"],
             item_rows,
-            columns,
+            blocks,
             s.learning_rate,
             s.item_learning_rate(world.n_items),
             s.batch_size,
@@ -247,6 +247,13 @@ def train(
             add(total, faults)
 
     return part
+
+
+def in_blocks(item_rows: Floats, size: int) -> Floats:
+    """(items / size, d, size), flat: blocks of items by columns, the last one padded with zeros."""
+    n, d = item_rows.shape
+    whole = np.pad(item_rows, ((0, -n % size), (0, 0)))
+    return np.ascontiguousarray(whole.reshape(-1, size, d).transpose(0, 2, 1)).reshape(-1)
 
 
 def unit(world: World[PFedRec]) -> float:

@@ -13,8 +13,18 @@ from numba import boolean, float32, int32, int64, types
 
 from coterie.kernels.common import Integer, Real, helper, kernel, readonly, sigmoid
 from coterie.kernels.gmf_users import gather, predict
-from coterie.kernels.optimisers import adam, adam_rows, bias_corrections, sgd, sgd_rows
+from coterie.kernels.lanes import LANES, load, minus_product, product, spread, store
+from coterie.kernels.logits import (
+    NOTHING,
+    ONE,
+    find_errors,
+    gather_padded,
+    quantise_rows,
+    sum_gradients,
+)
+from coterie.kernels.optimisers import adam, adam_rows, bias_corrections
 from coterie.kernels.quantise import quantise_change
+from coterie.kernels.tower import whole_lanes
 from coterie.types import Floats, Ints, Longs
 
 
@@ -59,7 +69,65 @@ def gather_gradients(
 
 
 @helper
-def train_by_batches(
+def train_by_sgd(
+    p: Floats,
+    q: Floats,
+    width: Integer,
+    h: Floats,
+    samples: Ints,
+    targets: Floats,
+    squared: bool,
+    learning_rate: Real,
+    reg: Real,
+    batch_size: Integer,
+    w: Floats,
+    w_gradient: Floats,
+    errors: Floats,
+    row_errors: Floats,
+    row_counts: Floats,
+) -> None:
+    """Train one user by SGD. Writes p, h and q, whose rows are padded as in `logits`.
+
+    Within a batch logits are w . q + b with w = h * p, so that the gradients by p and h follow from
+    that by w, and the gradient by a row from the sum of its samples' errors and their number.
+    `row_errors` and `row_counts` must be zero and are zero again afterwards.
+    """
+    d = len(p)
+    for begin in range(0, len(samples), batch_size):
+        end = min(begin + batch_size, len(samples))
+        places = samples[begin:end]
+        rate = learning_rate / np.float32(end - begin)
+        for f in range(d):
+            w[f] = h[f] * p[f]
+        w[width] = h[d]
+        find_errors(w, width, q, places, targets[begin:end], squared, errors)
+        sum_gradients(width, q, places, errors, w_gradient)
+        for s in range(len(places)):
+            row_errors[places[s]] += errors[s]
+            row_counts[places[s]] += ONE
+        for s in range(len(places)):
+            r = np.int64(places[s])
+            if row_counts[r] == NOTHING:
+                # The row was updated at its first sample.
+                continue
+            keep = spread(ONE - rate * reg * row_counts[r])
+            move = spread(rate * row_errors[r])
+            row_errors[r] = NOTHING
+            row_counts[r] = NOTHING
+            for f in range(r * width, r * width + width, LANES):
+                kept = product(keep, load(q, f))
+                store(q, f, minus_product(kept, move, load(w, f - r * width)))
+        keep_p = ONE - learning_rate * reg
+        for f in range(d):
+            moved = rate * w_gradient[f]
+            before = p[f]
+            p[f] = keep_p * before - moved * h[f]
+            h[f] -= moved * before
+        h[d] -= rate * w_gradient[width]
+
+
+@helper
+def train_by_adam(
     p: Floats,
     q: Floats,
     h: Floats,
@@ -69,21 +137,18 @@ def train_by_batches(
     learning_rate: Real,
     reg: Real,
     batch_size: Integer,
-    by_adam: bool,
     q_gradients: Floats,
     batch_of: Longs,
 ) -> None:
-    """Train one user. Writes p, q and h. `batch_of` must be zero and is zero again afterwards."""
+    """Train one user by Adam. Writes p, q and h; `batch_of` must be zero, and is zero again."""
     p_gradients = np.zeros_like(p)
     p_mean = np.zeros_like(p)
     p_square = np.zeros_like(p)
     h_gradients = np.zeros_like(h)
     h_mean = np.zeros_like(h)
     h_square = np.zeros_like(h)
-    # SGD has no moments.
-    n_moments = len(q) if by_adam else 0
-    q_mean = np.zeros_like(q[:n_moments])
-    q_square = np.zeros_like(q[:n_moments])
+    q_mean = np.zeros_like(q)
+    q_square = np.zeros_like(q)
     for batch, begin in enumerate(range(0, len(samples), batch_size), 1):
         end = min(begin + batch_size, len(samples))
         places = samples[begin:end]
@@ -101,25 +166,20 @@ def train_by_batches(
             batch_of,
             batch,
         )
-        if by_adam:
-            corrections = bias_corrections(batch)
-            adam(p, p_gradients, p_mean, p_square, learning_rate, corrections)
-            adam(h, h_gradients, h_mean, h_square, learning_rate, corrections)
-            adam_rows(
-                q,
-                q_gradients,
-                q_mean,
-                q_square,
-                places,
-                batch_of,
-                batch,
-                learning_rate,
-                corrections,
-            )
-        else:
-            sgd(p, p_gradients, learning_rate)
-            sgd(h, h_gradients, learning_rate)
-            sgd_rows(q, q_gradients, places, batch_of, batch, learning_rate)
+        corrections = bias_corrections(batch)
+        adam(p, p_gradients, p_mean, p_square, learning_rate, corrections)
+        adam(h, h_gradients, h_mean, h_square, learning_rate, corrections)
+        adam_rows(
+            q,
+            q_gradients,
+            q_mean,
+            q_square,
+            places,
+            batch_of,
+            batch,
+            learning_rate,
+            corrections,
+        )
 
 
 @kernel(
@@ -165,37 +225,69 @@ def train(
     dense_deltas: Ints,
 ) -> None:
     """Train users first..last of a cohort, as `gmf_users.train` does."""
+    d = item_rows.shape[1]
+    width = whole_lanes(d)
     most = 0
     for k in range(first, last):
         most = max(most, offsets[k + 1] - offsets[k])
-    rows = np.empty((most, item_rows.shape[1]), np.float32)
+    n_sgd = 0 if by_adam else most
+    q = np.empty(n_sgd * width, np.float32)
+    w = np.zeros(width + 1, np.float32)
+    w_gradient = np.empty_like(w)
+    errors = np.empty(min(batch_size, starts[last] - starts[first]) + LANES, np.float32)
+    row_errors = np.zeros(n_sgd, np.float32)
+    row_counts = np.zeros(n_sgd, np.float32)
+    n_adam = most if by_adam else 0
+    rows = np.empty((n_adam, d), np.float32)
     rows_before = np.empty_like(rows)
     q_gradients = np.empty_like(rows)
-    batch_of = np.zeros(most, np.int64)
+    batch_of = np.zeros(n_adam, np.int64)
     for k in range(first, last):
         low = offsets[k]
         high = offsets[k + 1]
-        begin = starts[k]
-        end = starts[k + 1]
-        q = rows[: high - low]
-        before = rows_before[: high - low]
-        gather(item_rows, items, low, q, before)
+        own = items[low:high]
+        places = samples[starts[k] : starts[k + 1]]
+        wanted = targets[starts[k] : starts[k + 1]]
         p = user_rows[k].copy()
         h = dense.copy()
-        train_by_batches(
-            p,
-            q,
-            h,
-            samples[begin:end],
-            targets[begin:end],
-            squared,
-            learning_rate,
-            reg,
-            batch_size,
-            by_adam,
-            q_gradients,
-            batch_of,
-        )
-        quantise_change(q.reshape(-1), before.reshape(-1), item_deltas[low:high].reshape(-1))
+        if by_adam:
+            table = rows[: high - low]
+            before = rows_before[: high - low]
+            gather(item_rows, items, low, table, before)
+            train_by_adam(
+                p,
+                table,
+                h,
+                places,
+                wanted,
+                squared,
+                learning_rate,
+                reg,
+                batch_size,
+                q_gradients,
+                batch_of,
+            )
+            deltas = item_deltas[low:high].reshape(-1)
+            quantise_change(table.reshape(-1), before.reshape(-1), deltas)
+        else:
+            gather_padded(item_rows, own, width, q)
+            train_by_sgd(
+                p,
+                q,
+                width,
+                h,
+                places,
+                wanted,
+                squared,
+                learning_rate,
+                reg,
+                batch_size,
+                w,
+                w_gradient,
+                errors,
+                row_errors,
+                row_counts,
+            )
+            quantise_rows(q, width, item_rows, own, ONE, item_deltas[low:high])
         quantise_change(p, user_rows[k], user_deltas[k])
         quantise_change(h, dense, dense_deltas[k])

@@ -12,15 +12,19 @@ NeuMF on ML-100K (rows of 2 x 10, layers 32, 16, 8), one core: 1,360 ns a sample
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Protocol, TypeAlias
 
+import numpy as np
 from llvmlite import ir  # type: ignore[import-untyped]  # comes with numba
 from numba import extending, float32, types
 from numba.core import cgutils
 from numba.core.datamodel.manager import DataModelManager
 from numba.core.typing.templates import Signature
 from numba.extending import models, register_model
+
+from coterie.types import NOT_FINITE, TOO_LARGE
 
 LANES = 8
 """Eight floats are one register of AVX2 and two of NEON. Eight doubles are twice as many."""
@@ -29,10 +33,20 @@ INT = ir.IntType(32)
 VECTOR = ir.VectorType(ir.FloatType(), LANES)
 ZERO = ir.Constant(VECTOR, [0.0] * LANES)
 DOUBLES = ir.VectorType(ir.DoubleType(), LANES)
+INTS = ir.VectorType(INT, LANES)
+LONGS = ir.VectorType(ir.IntType(64), LANES)
 NO_DOUBLES = ir.Constant(DOUBLES, [0.0] * LANES)
 FLOAT_ALIGNMENT = 4
 DOUBLE_ALIGNMENT = 8
 """Bytes. Rows may begin at any number, so loads and stores must not assume more."""
+LEAST_EXPONENT = -87.0
+"""exp of it is the least power that is not subnormal."""
+SHIFT = 1.5 * 2.0**23
+LOG2_HIGH = 0.693359375
+"""log(2) to 9 bits, so that products with small integers are exact; LOG2_LOW is the rest."""
+LOG2_LOW = math.log(2) - LOG2_HIGH
+EXPONENTIAL = tuple(1 / math.factorial(k) for k in range(7, -1, -1))
+"""exp(r) as a polynomial, the highest power first: the next term is below 5e-9."""
 
 
 class CodegenContext(Protocol):
@@ -103,6 +117,11 @@ def _select(builder: ir.IRBuilder, a: ir.Value, b: ir.Value, which: list[int]) -
     return builder.shuffle_vector(a, b, ir.Constant(ir.VectorType(INT, len(which)), which))
 
 
+def _all(number: float) -> ir.Constant:
+    """The number in every lane, rounded to a float."""
+    return ir.Constant(VECTOR, [float(np.float32(number))] * LANES)
+
+
 def _fused(builder: ir.IRBuilder, a: ir.Value, b: ir.Value, c: ir.Value) -> ir.Value:
     """a * b + c with one rounding."""
     declare: Callable[..., ir.Function] = cgutils.get_or_insert_function
@@ -111,6 +130,15 @@ def _fused(builder: ir.IRBuilder, a: ir.Value, b: ir.Value, c: ir.Value) -> ir.V
         builder.module, ir.FunctionType(a.type, [a.type] * 3), f"llvm.fma.v{LANES}f{bits}"
     )
     return builder.call(fma, [a, b, c])
+
+
+def _unary(builder: ir.IRBuilder, name: str, x: ir.Value) -> ir.Value:
+    """One of LLVM's functions of a vector."""
+    declare: Callable[..., ir.Function] = cgutils.get_or_insert_function
+    function = declare(
+        builder.module, ir.FunctionType(VECTOR, [VECTOR]), f"llvm.{name}.v{LANES}f32"
+    )
+    return builder.call(function, [x])
 
 
 @intrinsic
@@ -207,6 +235,148 @@ def where_positive(_: object, condition: LanesType, value: LanesType) -> Typed:
         return builder.select(positive, arguments[1], ZERO)
 
     return lanes(lanes, lanes), emit
+
+
+@intrinsic
+def product(_: object, a: LanesType, b: LanesType) -> Typed:
+    """a * b"""
+
+    def emit(
+        context: CodegenContext,
+        builder: ir.IRBuilder,
+        signature: Signature,
+        arguments: Sequence[ir.Value],
+    ) -> ir.Value:
+        return builder.fmul(arguments[0], arguments[1])
+
+    return lanes(lanes, lanes), emit
+
+
+@intrinsic
+def difference(_: object, a: LanesType, b: LanesType) -> Typed:
+    """a - b"""
+
+    def emit(
+        context: CodegenContext,
+        builder: ir.IRBuilder,
+        signature: Signature,
+        arguments: Sequence[ir.Value],
+    ) -> ir.Value:
+        return builder.fsub(arguments[0], arguments[1])
+
+    return lanes(lanes, lanes), emit
+
+
+@intrinsic
+def mark_beyond(_: object, marks: LanesType, x: LanesType, limit: LanesType) -> Typed:
+    """marks where |x| < limit, otherwise 1: also where x is not a number."""
+
+    def emit(
+        context: CodegenContext,
+        builder: ir.IRBuilder,
+        signature: Signature,
+        arguments: Sequence[ir.Value],
+    ) -> ir.Value:
+        marks, x, limit = arguments
+        within = builder.fcmp_ordered("<", _unary(builder, "fabs", x), limit)
+        return builder.select(within, marks, _all(1.0))
+
+    return lanes(lanes, lanes, lanes), emit
+
+
+@intrinsic
+def fixed_point(_: object, x: LanesType) -> Typed:
+    """`quantise.round_to_int32` in every lane, still as floats: all its results are floats."""
+
+    def emit(
+        context: CodegenContext,
+        builder: ir.IRBuilder,
+        signature: Signature,
+        arguments: Sequence[ir.Value],
+    ) -> ir.Value:
+        x = _unary(builder, "rint", arguments[0])
+        size = _unary(builder, "fabs", x)
+        finite = builder.fcmp_ordered("<", size, _all(math.inf))
+        bad = builder.select(finite, _all(TOO_LARGE), _all(NOT_FINITE))
+        return builder.select(builder.fcmp_ordered("<", size, _all(TOO_LARGE)), x, bad)
+
+    return lanes(lanes), emit
+
+
+@intrinsic
+def store_integers(_: object, array: types.Array, at: types.Integer, x: LanesType) -> Typed:
+    """array[at : at + 8] = x, for 32-bit integers and an x of integers in their range."""
+
+    def emit(
+        context: CodegenContext,
+        builder: ir.IRBuilder,
+        signature: Signature,
+        arguments: Sequence[ir.Value],
+    ) -> ir.Value:
+        address = _address(context, builder, signature, arguments, INTS)
+        builder.store(builder.fptosi(arguments[2], INTS), address).align = FLOAT_ALIGNMENT
+        return context.get_dummy_value()
+
+    return types.void(array, types.intp, lanes), emit
+
+
+@intrinsic
+def add_integers(_: object, array: types.Array, at: types.Integer, x: LanesType) -> Typed:
+    """array[at : at + 8] += x, for 64-bit integers and an x of integers in the range of 32 bits."""
+
+    def emit(
+        context: CodegenContext,
+        builder: ir.IRBuilder,
+        signature: Signature,
+        arguments: Sequence[ir.Value],
+    ) -> ir.Value:
+        address = _address(context, builder, signature, arguments, LONGS)
+        before = builder.load(address)
+        before.align = DOUBLE_ALIGNMENT
+        whole = builder.sext(builder.fptosi(arguments[2], INTS), LONGS)
+        builder.store(builder.add(before, whole), address).align = DOUBLE_ALIGNMENT
+        return context.get_dummy_value()
+
+    return types.void(array, types.intp, lanes), emit
+
+
+@intrinsic
+def sigmoids(_: object, x: LanesType) -> Typed:
+    """1 / (1 + exp(-x)) in every lane, without the C library.
+
+    Sums, products, fused multiply-adds and divisions alone, which IEEE 754 rounds alike on every
+    machine; C libraries differ in the last bits of exp. The error is at most 2e-7 of the value
+    down to exp(-87), below which the result stays there. NaN stays NaN.
+    """
+
+    def emit(
+        context: CodegenContext,
+        builder: ir.IRBuilder,
+        signature: Signature,
+        arguments: Sequence[ir.Value],
+    ) -> ir.Value:
+        (x,) = arguments
+        positive = builder.fcmp_ordered(">", x, ZERO)
+        y = builder.select(positive, builder.fneg(x), x)
+        # Cody and Waite: exp(y) = 2^n exp(r) for y = n log(2) + r, |r| <= log(2) / 2.
+        y = builder.select(
+            builder.fcmp_ordered("<", y, _all(LEAST_EXPONENT)), _all(LEAST_EXPONENT), y
+        )
+        # A sum with 1.5 * 2^23 leaves n in the lowest bits.
+        shifted = _fused(builder, y, _all(1 / math.log(2)), _all(SHIFT))
+        n = builder.fsub(shifted, _all(SHIFT))
+        r = _fused(builder, n, _all(-LOG2_HIGH), y)
+        r = _fused(builder, n, _all(-LOG2_LOW), r)
+        e = _all(EXPONENTIAL[0])
+        for coefficient in EXPONENTIAL[1:]:
+            e = _fused(builder, e, r, _all(coefficient))
+        bits = builder.add(builder.bitcast(shifted, INTS), ir.Constant(INTS, [127] * LANES))
+        scale = builder.bitcast(builder.shl(bits, ir.Constant(INTS, [23] * LANES)), VECTOR)
+        e = builder.fmul(e, scale)
+        above = builder.select(positive, _all(1.0), e)
+        return builder.fdiv(above, builder.fadd(_all(1.0), e))
+
+    return lanes(lanes), emit
 
 
 @intrinsic

@@ -1,11 +1,13 @@
 """Seconds of a round beside those of peers, on the same samples, in one run. Prints JSON.
 
     benchmarks/peers/make_environment.sh             # once: Flower's simulation, in its own .venv
-    python benchmarks/peers/compare.py [--dataset ml-100k] [--repeats 3] [--only loop flower ...]
+    python benchmarks/peers/compare.py [--algorithm fedavg|pfedrec] [--dataset ml-100k]
+        [--repeats 3] [--only loop flower ...] [--as-published]
 
-FedAvg with everybody: GMF of 32 dimensions, one local epoch, four negatives, batches of 256, SGD.
-All have the same samples, which are drawn before the peers are timed; a round of Coterie draws its
-own. A round is training of all clients and averaging.
+Everybody takes part, with 32 dimensions, one local epoch, four negatives, batches of 256, SGD:
+FedAvg with GMF, or PFedRec with its authors' learning rates. All have the same samples, which are
+drawn before the peers are timed; a round of Coterie draws its own. A round is training of all
+clients and averaging; in PFedRec, Coterie's clients also score all items, and the peers' do not.
 
 loop       a loop over clients in PyTorch, as published repositories have: a module, a DataLoader
            and an optimizer for each. PyTorch has one thread or all, whichever is faster. `best` is
@@ -18,7 +20,8 @@ implicit   an epoch of `implicit`'s centralised BPR in C++ with all threads, for
 Rounds of Coterie are measured before and after every peer. `core` figures are CPU time of all
 threads and processes, which does not depend on other load on the machine. `difference` is the
 largest difference between the item rows that the loop and Coterie have after one round. A peer
-that is not installed is skipped, which its entry says.
+that is not installed is skipped, which its entry says. `--as-published` leaves the fastest ways
+out, which takes a third of the time.
 """
 
 from __future__ import annotations
@@ -42,8 +45,7 @@ import torch
 from torch import Tensor
 from torch_clients import Job, train_client
 
-from coterie.algorithms import fedavg
-from coterie.algorithms.local.learner import Parameters
+from coterie.algorithms import registry
 from coterie.algorithms.local.samples import draw
 from coterie.core.progress import SILENT
 from coterie.data.datasets import load
@@ -51,7 +53,7 @@ from coterie.data.splits import split
 from coterie.data.training_set import TrainingSet
 from coterie.engines.local import LocalEngine
 from coterie.federated import nodes, trainer
-from coterie.federated.federation import Federation, World
+from coterie.federated.federation import AnyWorld, Federation
 from coterie.federated.trainer import Context
 
 FOLDER = Path(__file__).parent
@@ -60,26 +62,28 @@ FIGURES = ("round_s", "round_core_s", "best_s", "best_core_s")
 CORES = os.cpu_count() or 1
 WARM_UP = 5
 ROUNDS = 20
-SETTINGS: dict[str, Any] = {
+BOTH: dict[str, Any] = {
     "participation": 1.0,
-    "model": "gmf",
     "embedding_size": 32,
     "batch_size": 256,
     "average": "all",
 }
 """`average=all` is what the peers compute: the mean over all clients."""
+SETTINGS: dict[str, dict[str, Any]] = {
+    "fedavg": BOTH | {"model": "gmf"},
+    "pfedrec": BOTH | {"learning_rate": 0.1, "item_rate": 80.0, "start_scale": 1.0},
+}
+"""Of PFedRec, the settings in its authors' program."""
 
 
 class OurRounds:
     """Rounds of Coterie, measured whenever asked."""
 
-    def __init__(self, world: World[fedavg.FedAvg], training: TrainingSet) -> None:
-        federation = fedavg.ALGORITHM.train
-        assert isinstance(federation, Federation)
+    def __init__(self, federation: Federation[Any, Any], world: AnyWorld, training: TrainingSet):
         engine = LocalEngine.over(world, training, 1)
         self.work = trainer.federated_trainer(federation, world, engine, Context(0, SILENT))
-        self.first: Parameters = self.work.start()[0]
-        self.after_one: Parameters = self.work.step(self.first, 1)[0]
+        self.first = self.work.start()[0]
+        self.after_one = self.work.step(self.first, 1)[0]
         self.seconds: list[float] = []
         self.core_seconds: list[float] = []
 
@@ -100,34 +104,39 @@ class OurRounds:
         }
 
 
-def job_of(world: World[fedavg.FedAvg], training: TrainingSet, state: Parameters) -> Job:
+def job_of(algorithm: str, world: AnyWorld, training: TrainingSet, state: Any) -> Job:
     """The first round of Coterie, for a peer."""
     node_world, (node,) = nodes.share_out(world, training, 1)
     samples = draw(node_world, node.users, 0, node)
     rows = np.repeat(samples.offsets[:-1], samples.counts)
+    s = world.settings
+    personal = algorithm == "pfedrec"
     return Job(
-        samples.starts,
-        samples.items[rows + samples.places],
-        samples.targets,
-        state.user_rows,
-        state.item_rows,
-        state.dense,
-        world.settings.batch_size,
-        world.settings.learning_rate,
-        world.settings.reg,
+        algorithm=algorithm,
+        starts=samples.starts,
+        items=samples.items[rows + samples.places],
+        targets=samples.targets,
+        own=state.score_functions if personal else state.user_rows,
+        item_rows=state.item_rows,
+        dense=np.empty(0, np.float32) if personal else state.dense,
+        batch_size=s.batch_size,
+        learning_rate=s.learning_rate,
+        item_learning_rate=s.item_learning_rate(world.n_items) if personal else s.learning_rate,
+        reg=0.0 if personal else s.reg,
     )
 
 
 # The loop over clients
 
 
-def averaged(job: Job, clients: range, n_samples: int) -> dict[str, Tensor]:
-    """The weighted sum of the models of some clients, trained one after the other."""
+def averaged(job: Job, clients: range) -> dict[str, Tensor]:
+    """The share of some clients in the mean of all models, trained one after the other."""
     shared = job.shared()
+    all_weights = sum(job.weight(client) for client in range(job.n_clients))
     total = {name: torch.zeros_like(values) for name, values in shared.items()}
     for client in clients:
-        model = train_client(job, client, shared, torch.tensor(job.user_rows[client]))
-        weight = float(job.starts[client + 1] - job.starts[client]) / n_samples
+        model, _ = train_client(job, client, shared, torch.tensor(job.own[client]))
+        weight = job.weight(client) / all_weights
         for name, values in total.items():
             values += weight * model[name]
     return total
@@ -135,12 +144,12 @@ def averaged(job: Job, clients: range, n_samples: int) -> dict[str, Tensor]:
 
 def loop(job: Job) -> dict[str, Tensor]:
     """A round of all clients in this process."""
-    return averaged(job, range(job.n_clients), int(job.starts[-1]))
+    return averaged(job, range(job.n_clients))
 
 
 def part_of_loop(job: Job, first: int) -> dict[str, np.ndarray]:
     torch.set_num_threads(1)
-    part = averaged(job, range(first, job.n_clients, CORES), int(job.starts[-1]))
+    part = averaged(job, range(first, job.n_clients, CORES))
     return {name: values.numpy() for name, values in part.items()}
 
 
@@ -168,19 +177,25 @@ def faster_threads(job: Job) -> int:
     return min(taken, key=lambda threads: taken[threads])
 
 
-def measure_loop(job: Job, after: Parameters, repeats: int) -> dict[str, Any]:
-    sliced = replace(job, slices=True)
-    threads = faster_threads(sliced)
-    torch.set_num_threads(threads)
-    spent = time.process_time()
-    published = seconds(partial(loop, job), repeats)
-    core = (time.process_time() - spent) / repeats
+def fastest_ways(job: Job, sliced: Job, repeats: int) -> dict[str, float]:
+    """Seconds of a round in other ways than the published one."""
     tried = {"slices": seconds(partial(loop, sliced), repeats)}
     with ProcessPoolExecutor(CORES) as pool:
         for name, way in (("DataLoader", job), ("slices", sliced)):
             work = partial(loop_in_processes, way, pool)
             work()
             tried[f"{name}, {CORES} processes"] = seconds(work, repeats)
+    return tried
+
+
+def measure_loop(job: Job, after: Any, repeats: int, all_ways: bool) -> dict[str, Any]:
+    sliced = replace(job, slices=True)
+    threads = faster_threads(sliced)
+    torch.set_num_threads(threads)
+    spent = time.process_time()
+    published = seconds(partial(loop, job), repeats)
+    core = (time.process_time() - spent) / repeats
+    tried = fastest_ways(job, sliced, repeats) if all_ways else {}
     rows = loop(sliced)["items.weight"].numpy()
     return {
         "torch": torch.__version__,
@@ -196,12 +211,12 @@ def measure_loop(job: Job, after: Parameters, repeats: int) -> dict[str, Any]:
 # Other peers
 
 
-def measure_flower(job: Job, repeats: int) -> dict[str, Any]:
+def measure_flower(job: Job, repeats: int, all_ways: bool) -> dict[str, Any]:
     python = FOLDER / ".venv/bin/python"
     if not python.exists():
         return {"skipped": "benchmarks/peers/.venv is missing. Run make_environment.sh."}
     measured: list[dict[str, Any]] = []
-    for slices in (False, True):
+    for slices in (False, True) if all_ways else (False,):
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "job.npz"
             replace(job, slices=slices).write(path)
@@ -249,18 +264,24 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
+    parser.add_argument("--algorithm", choices=sorted(SETTINGS), default="fedavg")
     parser.add_argument("--dataset", default="ml-100k")
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--only", nargs="*", choices=PEERS, default=PEERS)
+    parser.add_argument("--as-published", action="store_true")
     options = parser.parse_args()
+    all_ways = not options.as_published
     training = split(load(options.dataset), "leave-one-out", 0.2, 0).training()
-    world = trainer.world_of(training, fedavg.FedAvg.of(SETTINGS), seed=0)
-    ours = OurRounds(world, training)
-    job = job_of(world, training, ours.first)
+    chosen = registry.algorithm(options.algorithm)
+    assert isinstance(chosen.train, Federation)
+    settings = SETTINGS[options.algorithm]
+    world = trainer.world_of(training, chosen.settings.of(settings), 0, chosen.train)
+    ours = OurRounds(chosen.train, world, training)
+    job = job_of(options.algorithm, world, training, ours.first)
     measures: dict[str, Callable[[], dict[str, Any]]] = {
-        "loop": lambda: measure_loop(job, ours.after_one, options.repeats),
-        "flower": lambda: measure_flower(job, options.repeats),
-        "implicit": lambda: measure_implicit(training, SETTINGS["embedding_size"]),
+        "loop": lambda: measure_loop(job, ours.after_one, options.repeats, all_ways),
+        "flower": lambda: measure_flower(job, options.repeats, all_ways),
+        "implicit": lambda: measure_implicit(training, BOTH["embedding_size"]),
     }
     peers: dict[str, dict[str, Any]] = {}
     ours.measure()
@@ -276,7 +297,8 @@ def main() -> None:
         "dataset": options.dataset,
         "clients": job.n_clients,
         "samples": int(job.starts[-1]),
-        **SETTINGS,
+        "algorithm": options.algorithm,
+        **settings,
         "cores": CORES,
         "load": os.getloadavg(),
         "coterie": medians,

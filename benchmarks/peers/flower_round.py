@@ -2,7 +2,7 @@
 
     .venv/bin/python flower_round.py JOB.npz --rounds 3 --cpus-per-client 1
 
-A client is a virtual node of its own with a ClientApp; its user row is in its context. The server
+A client is a virtual node of its own with a ClientApp; what it keeps is in its context. The server
 has Flower's FedAvg. A round begins when clients are configured and ends when their models are
 averaged; the first one, in which Ray's workers start, is left out.
 """
@@ -30,7 +30,7 @@ from torch_clients import Job, train_client
 
 MARK = "COTERIE_PEER=flower"
 OWN = "own"
-"""The record of the user row in a client's context."""
+"""The record of what a client keeps, in its context."""
 
 
 @cache
@@ -89,14 +89,13 @@ def client_app(path: str) -> ClientApp:
         job = job_at(path)
         client = int(context.node_config["partition-id"])
         own = context.state.array_records.get(OWN)
-        row = torch.tensor(job.user_rows[client]) if own is None else own.to_torch_state_dict()[OWN]
+        before = torch.tensor(job.own[client]) if own is None else own.to_torch_state_dict()[OWN]
         shared = message.content.array_records["arrays"].to_torch_state_dict()
-        model = train_client(job, client, shared, row)
-        context.state[OWN] = ArrayRecord({OWN: model.pop("user")})
-        n_samples = int(job.starts[client + 1] - job.starts[client])
+        model, after = train_client(job, client, shared, before)
+        context.state[OWN] = ArrayRecord({OWN: after})
         content = RecordDict()
         content["arrays"] = ArrayRecord(model)
-        content["metrics"] = MetricRecord({"num-examples": n_samples})
+        content["metrics"] = MetricRecord({"num-examples": job.weight(client)})
         return Message(content=content, reply_to=message)
 
     return app

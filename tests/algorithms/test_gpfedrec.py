@@ -113,5 +113,5 @@ def test_secure_aggregation_is_refused() -> None:
 
 def test_guides_of_many_users_and_items_are_refused_by_name() -> None:
     world = world_for("gpfedrec", histories(0), max_memory=1e-9)
-    with pytest.raises(ConfigError, match=r"12 users for 15 items .* max_memory allows 1e-09"):
+    with pytest.raises(ConfigError, match=r"15 items .* 12 users; max_memory allows 1e-09"):
         gpfedrec.init(world)

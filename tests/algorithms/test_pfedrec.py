@@ -12,6 +12,7 @@ from slow_pfedrec import Client, aggregate, aggregate_touched, client_update
 from small_federation import histories, play, play_locally, world_for
 
 from coterie.algorithms import pfedrec, registry
+from coterie.algorithms.local import item_tables
 from coterie.algorithms.local.samples import draw
 from coterie.data.training_set import TrainingSet
 from coterie.engines.local import LocalEngine
@@ -105,7 +106,7 @@ def test_the_single_pass_equals_updates_and_their_sums(embedding_size: int) -> N
     updates, private = pfedrec.client_update(world, message, node)
     single = pfedrec.single_pass(world, message, node)
     assert single is not None
-    summed = pfedrec.add_up(world, message, updates)
+    summed = item_tables.add_up(world, message, updates)
     for name in ("items", "touched"):
         np.testing.assert_array_equal(single.sums[name], summed[name])
     np.testing.assert_array_equal(single.n_rows, np.diff(updates.offsets))
@@ -160,7 +161,7 @@ def test_the_unit_of_updates_follows_the_item_learning_rate(
     """0.1 * 15 items * 80 = 120; 120 / 16 = 7.5, and 8 is the next power of two."""
     world = world_for("pfedrec", histories(0), learning_rate=0.1, item_rate=item_rate)
     assert pfedrec.unit(world) == wanted
-    assert wanted * pfedrec.STEPS_IN_RANGE * SCALE >= 0.1 * 15 * item_rate * SCALE
+    assert wanted * item_tables.STEPS_IN_RANGE * SCALE >= 0.1 * 15 * item_rate * SCALE
 
 
 def test_scores_of_many_users_and_items_are_refused_by_name() -> None:

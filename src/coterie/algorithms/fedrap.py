@@ -29,7 +29,7 @@ fewer, because drawn negatives soon touch every row (`max_memory`).
 Deviation: the batches of a client are the same in all epochs of a round. The default of 2,048
 samples exceeds what most users have.
 Deviation: updates are changes in fixed point, in units that follow from the item learning rate
-(`pfedrec.unit_for`).
+(`item_tables.unit_for`).
 """
 
 from __future__ import annotations
@@ -42,14 +42,23 @@ import numpy as np
 from pydantic import Field
 
 from coterie import kernels
-from coterie.algorithms import fedavg, pfedrec
+from coterie.algorithms import fedavg
 from coterie.algorithms.algorithm import Algorithm
+from coterie.algorithms.local import item_tables
+from coterie.algorithms.local.item_tables import (
+    TableSettings,
+    check_memory,
+    draw_samples,
+    score_new_user,
+    start_rows,
+    start_score_function,
+    unit_for,
+    updates_of,
+)
 from coterie.algorithms.local.samples import Samples
-from coterie.algorithms.local.settings import CohortSettings
 from coterie.core import parallel
 from coterie.core.records import Record
 from coterie.core.settings import SearchSpace
-from coterie.errors import ConfigError
 from coterie.federated.federation import (
     ON_CLIENTS,
     Accepted,
@@ -63,12 +72,10 @@ from coterie.federated.federation import (
     unweighted,
 )
 from coterie.models.additive_scores import AdditiveScores
-from coterie.models.factors import rows
-from coterie.models.new_user import NewUser
 from coterie.types import SCALE, Floats, Ints, Message, Sizes, Updates
 
 
-class FedRAP(CohortSettings):
+class FedRAP(TableSettings):
     search_space: ClassVar[SearchSpace] = {
         "learning_rate": (1e-4, 1.0),
         "item_learning_rate": (1.0, 1000.0),
@@ -81,10 +88,6 @@ class FedRAP(CohortSettings):
 
     rounds: int = Field(100, ge=1)
     """Communication rounds."""
-    participation: float = Field(1.0, gt=0, le=1)
-    """Share of the users in the cohort of a round."""
-    embedding_size: int = Field(32, ge=1, le=4096)
-    """Length of every item row, and of the score function."""
     local_epochs: int = Field(10, ge=1)
     """Passes of a client over its own data in a round, at most."""
     tolerance: float = Field(1e-4, ge=0, lt=1)
@@ -111,10 +114,6 @@ class FedRAP(CohortSettings):
     """Regularisation of all parameters."""
     negatives: int = Field(4, ge=1)
     """Negatives drawn per positive; the same in all epochs of a round."""
-    start_scale: float = Field(1.0, ge=0)
-    """Standard deviation of the initial item rows."""
-    max_memory: float = Field(1.0, gt=0)
-    """GiB that the clients' item tables may take in a simulation; a round needs a few times it."""
 
     def weight_at(self, t: int) -> float:
         """The share of both weights in round t = 0, 1, ..."""
@@ -139,30 +138,15 @@ class FedRAPState(Record):
 
 
 def init(world: World[FedRAP]) -> FedRAPState:
-    check_memory(world)
+    per_item = world.settings.embedding_size
+    check_memory(world, "the clients' own tables", per_item, "lower embedding_size")
     return FedRAPState(start_rows(world, "items"), ON_CLIENTS, ON_CLIENTS, ON_CLIENTS)
-
-
-def start_rows(world: World[FedRAP], what: str) -> Floats:
-    s = world.settings
-    return rows(world.n_items, s.embedding_size, world.seed, what, s.start_scale)
-
-
-def check_memory(world: World[FedRAP]) -> None:
-    s = world.settings
-    needed = 4 * world.n_users * world.n_items * s.embedding_size / 2**30
-    if needed > s.max_memory:
-        raise ConfigError(
-            f"the clients' own tables of {world.n_items:,} items take {needed:.1f} GiB for "
-            f"{world.n_users:,} users; max_memory allows {s.max_memory:g}. "
-            "Raise it with --set max_memory=GIB, or lower embedding_size."
-        )
 
 
 def init_clients(world: World[FedRAP], node: NodeData) -> PrivateState:
     """The same score function and table on every client, as in the authors' code."""
     n = len(node.users)
-    w = pfedrec.start_score_function(world.settings.embedding_size, world.seed)
+    w = start_score_function(world.settings.embedding_size, world.seed)
     D = start_rows(world, "personal items")
     return {
         "score_functions": np.tile(w, (n, 1)),
@@ -222,27 +206,18 @@ def client_update(world: World[FedRAP], message: Message, node: NodeData) -> Cli
         ),
         samples.starts,
     )
-    updates = Updates(
-        users=message.users,
-        samples=samples.counts,
-        offsets=samples.offsets,
-        items=samples.items,
-        item_rows=changes,
-        user_rows=np.empty((n, 0), np.int32),
-        dense=shrinkage,
-    )
-    return updates, after
+    return updates_of(message, samples, changes, shrinkage), after
 
 
 def draw_once(world: World[FedRAP], message: Message, node: NodeData) -> Samples:
     """The samples of a round, which all epochs share."""
     one_epoch = world.settings.model_copy(update={"local_epochs": 1})
-    return pfedrec.draw_samples(replace(world, settings=one_epoch), message, node)
+    return draw_samples(replace(world, settings=one_epoch), message, node)
 
 
 def unit(world: World[FedRAP]) -> float:
     """What 1.0 stands for in the item rows of an update."""
-    return pfedrec.unit_for(world.settings.item_learning_rate)
+    return unit_for(world.settings.item_learning_rate)
 
 
 def sizes(world: World[FedRAP], state: FedRAPState) -> Sizes:
@@ -258,7 +233,7 @@ def add_up(world: World[FedRAP], message: Message, updates: Updates) -> Sums:
     Regularisation shrinks all other rows by a client's own factor s_u.
     """
     shrinkage = updates.dense.sum(axis=0, dtype=np.int64)
-    return pfedrec.add_up(world, message, updates) | {"shrinkage": shrinkage}
+    return item_tables.add_up(world, message, updates) | {"shrinkage": shrinkage}
 
 
 def average(
@@ -273,11 +248,6 @@ def average(
 
 def model(world: World[FedRAP], state: FedRAPState) -> AdditiveScores:
     return AdditiveScores(state.own_scores, state.score_functions, state.item_rows)
-
-
-def score_new_user(model: AdditiveScores, user: NewUser, settings: FedRAP) -> Floats:
-    """A new user fits a score function to the server's table, and sends nothing."""
-    return model.score_new_user(user.items, settings.negatives, pfedrec.NEW_USER_REG)
 
 
 ALGORITHM = Algorithm(

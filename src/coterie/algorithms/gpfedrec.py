@@ -40,13 +40,22 @@ from pydantic import Field
 from threadpoolctl import threadpool_limits
 
 from coterie import kernels
-from coterie.algorithms import fedavg, pfedrec
+from coterie.algorithms import fedavg
 from coterie.algorithms.algorithm import Algorithm
-from coterie.algorithms.local.settings import CohortSettings, Layers
+from coterie.algorithms.local.item_tables import (
+    TableSettings,
+    check_memory,
+    draw_samples,
+    nothing_dense,
+    score_new_user,
+    start_rows,
+    unit_for,
+    updates_of,
+)
+from coterie.algorithms.local.settings import Layers
 from coterie.core import parallel, streams
 from coterie.core.records import Record
 from coterie.core.settings import SearchSpace
-from coterie.errors import ConfigError
 from coterie.federated.federation import (
     ON_CLIENTS,
     Accepted,
@@ -60,12 +69,11 @@ from coterie.federated.federation import (
     World,
 )
 from coterie.models.factors import rows
-from coterie.models.new_user import NewUser
 from coterie.models.personal_scores import PersonalScores
 from coterie.types import NOT_FINITE, SCALE, Floats, Ints, Longs, Message, Sizes, Updates
 
 
-class GPFedRec(CohortSettings):
+class GPFedRec(TableSettings):
     search_space: ClassVar[SearchSpace] = {
         "learning_rate": (0.01, 1.0),
         "item_rate": (0.03, 100.0),
@@ -77,16 +85,8 @@ class GPFedRec(CohortSettings):
 
     rounds: int = Field(100, ge=1)
     """Communication rounds."""
-    participation: float = Field(1.0, gt=0, le=1)
-    """Share of the users in the cohort of a round."""
-    embedding_size: int = Field(32, ge=1, le=4096)
-    """Length of every user and item row."""
     layers: Layers = (32, 16, 8)
     """Layer sizes of a client's network, from below."""
-    local_epochs: int = Field(1, ge=1)
-    """Passes of a client over its own data in a round."""
-    batch_size: int = Field(256, ge=1)
-    """Samples per local step (their mean gradient)."""
     learning_rate: float = Field(0.1, gt=0)
     """Learning rate of the network."""
     user_rate: float = Field(80.0, ge=0)
@@ -102,12 +102,6 @@ class GPFedRec(CohortSettings):
     """Users are neighbours above this multiple of the mean similarity."""
     neighbours: int = Field(0, ge=0)
     """Number of neighbours of every user, instead of a threshold; 0 means the threshold."""
-    negatives: int = Field(4, ge=1)
-    """Negatives drawn per positive."""
-    start_scale: float = Field(1.0, ge=0)
-    """Standard deviation of the initial user and item rows."""
-    max_memory: float = Field(1.0, gt=0)
-    """GiB that the users' guides may take on the server; a round needs a few times it."""
 
     def item_learning_rate(self, n_items: int) -> float:
         """rate * items * eta"""
@@ -125,25 +119,9 @@ class GPFedRecState(Record):
 
 
 def init(world: World[GPFedRec]) -> GPFedRecState:
-    check_memory(world)
+    check_memory(world, "the users' guides", world.settings.embedding_size, "lower embedding_size")
     q = start_rows(world)
     return GPFedRecState(q, np.tile(q, (world.n_users, 1, 1)), ON_CLIENTS, ON_CLIENTS)
-
-
-def start_rows(world: World[GPFedRec]) -> Floats:
-    s = world.settings
-    return rows(world.n_items, s.embedding_size, world.seed, "items", s.start_scale)
-
-
-def check_memory(world: World[GPFedRec]) -> None:
-    s = world.settings
-    needed = 4 * world.n_users * world.n_items * s.embedding_size / 2**30
-    if needed > s.max_memory:
-        raise ConfigError(
-            f"the guides of {world.n_users:,} users for {world.n_items:,} items take "
-            f"{needed:.1f} GiB; max_memory allows {s.max_memory:g}. "
-            "Raise it with --set max_memory=GIB, or lower embedding_size."
-        )
 
 
 def init_clients(world: World[GPFedRec], node: NodeData) -> PrivateState:
@@ -191,8 +169,7 @@ def broadcast(world: World[GPFedRec], state: GPFedRecState, cohort: Ints, t: int
 
 def client_update(world: World[GPFedRec], message: Message, node: NodeData) -> ClientResult:
     s = world.settings
-    n = len(message.users)
-    samples = pfedrec.draw_samples(world, message, node)
+    samples = draw_samples(world, message, node)
     before = message.private_state
     after = {name: np.empty_like(array) for name, array in before.items()}
     changes = np.empty((len(samples.items), s.embedding_size), np.int32)
@@ -230,17 +207,7 @@ def client_update(world: World[GPFedRec], message: Message, node: NodeData) -> C
         np.isfinite(after["networks"]).all(axis=1) & np.isfinite(after["scores"]).all(axis=1)
     )
     changes[np.repeat(diverged, np.diff(samples.offsets))] = NOT_FINITE
-    none = np.empty((n, 0), np.int32)
-    updates = Updates(
-        users=message.users,
-        samples=samples.counts,
-        offsets=samples.offsets,
-        items=samples.items,
-        item_rows=changes,
-        user_rows=none,
-        dense=none,
-    )
-    return updates, after
+    return updates_of(message, samples, changes, nothing_dense(message)), after
 
 
 def pull(world: World[GPFedRec]) -> float:
@@ -254,8 +221,7 @@ def pull(world: World[GPFedRec]) -> float:
 
 
 def unit(world: World[GPFedRec]) -> float:
-    """What 1.0 stands for in an update."""
-    return pfedrec.unit_for(world.settings.item_learning_rate(world.n_items))
+    return unit_for(world.settings.item_learning_rate(world.n_items))
 
 
 def sizes(world: World[GPFedRec], state: GPFedRecState) -> Sizes:
@@ -337,11 +303,6 @@ def aggregate_over_graph(A: Floats, tables: Floats) -> Floats:
 
 def model(world: World[GPFedRec], state: GPFedRecState) -> PersonalScores:
     return PersonalScores(state.scores, state.item_rows)
-
-
-def score_new_user(model: PersonalScores, user: NewUser, settings: GPFedRec) -> Floats:
-    """A new user fits a score function to the server's item rows, and sends nothing."""
-    return model.score_new_user(user.items, settings.negatives, pfedrec.NEW_USER_REG)
 
 
 ALGORITHM = Algorithm(

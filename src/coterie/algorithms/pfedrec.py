@@ -31,7 +31,6 @@ Deviation: updates are changes in fixed point, in units that follow from the ite
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from threading import Lock
@@ -44,16 +43,25 @@ from pydantic import Field
 from coterie import kernels
 from coterie.algorithms import fedavg
 from coterie.algorithms.algorithm import Algorithm
-from coterie.algorithms.local.samples import Samples, draw
-from coterie.algorithms.local.settings import CohortSettings
-from coterie.core import parallel, streams
+from coterie.algorithms.local.item_tables import (
+    TableSettings,
+    add_up,
+    check_memory,
+    draw_samples,
+    nothing_dense,
+    score_new_user,
+    start_rows,
+    start_score_function,
+    unit_for,
+    updates_of,
+)
+from coterie.algorithms.local.samples import Samples
+from coterie.core import parallel
 from coterie.core.records import Record
 from coterie.core.settings import SearchSpace
-from coterie.errors import ConfigError
 from coterie.federated.federation import (
     ON_CLIENTS,
     Accepted,
-    AnyWorld,
     ClientResult,
     Exchange,
     FastPaths,
@@ -65,19 +73,13 @@ from coterie.federated.federation import (
     World,
     unweighted,
 )
-from coterie.models.factors import rows
-from coterie.models.new_user import NewUser
 from coterie.models.personal_scores import PersonalScores
-from coterie.types import SCALE, Floats, Ints, Longs, Message, Sizes, Updates
+from coterie.types import SCALE, Floats, Ints, Longs, Message, Sizes
 
 Int8s: TypeAlias = NDArray[np.int8]
-NEW_USER_REG = 1e-2
-"""Regularisation of the score function that a new user fits."""
-STEPS_IN_RANGE = 16
-"""An entry of an update may be as large as half the item learning rate: `unit`."""
 
 
-class PFedRec(CohortSettings):
+class PFedRec(TableSettings):
     search_space: ClassVar[SearchSpace] = {
         "learning_rate": (0.01, 3.0),
         "item_rate": (0.03, 100.0),
@@ -89,21 +91,11 @@ class PFedRec(CohortSettings):
 
     rounds: int = Field(60, ge=1)
     """Communication rounds; 100 in the authors' code."""
-    participation: float = Field(1.0, gt=0, le=1)
-    """Share of the users in the cohort of a round."""
-    embedding_size: int = Field(32, ge=1, le=4096)
-    """Length of every item row, and of the score function."""
-    local_epochs: int = Field(1, ge=1)
-    """Passes of a client over its own data in a round."""
-    batch_size: int = Field(256, ge=1)
-    """Samples per local step (their mean gradient)."""
     learning_rate: float = Field(3.0, gt=0)
     """Learning rate of the score function; 0.1 in the authors' code."""
     item_rate: float = Field(0.02, ge=0)
     """Learning rate of item rows, in multiples of learning_rate times the number of items (eta);
     80 in the authors' code."""
-    negatives: int = Field(4, ge=1)
-    """Negatives drawn per positive."""
     average: Literal["all", "touched"] = "touched"
     """Item rows are averaged over the cohort (the paper), or over the clients that trained on them,
     which moves them as far with a smaller item rate."""
@@ -126,23 +118,8 @@ class PFedRecState(Record):
 
 
 def init(world: World[PFedRec]) -> PFedRecState:
-    check_memory(world)
+    check_memory(world, "the clients' own scores", 1, "filter items with --set core=5")
     return PFedRecState(start_rows(world), ON_CLIENTS, ON_CLIENTS)
-
-
-def start_rows(world: World[PFedRec]) -> Floats:
-    s = world.settings
-    return rows(world.n_items, s.embedding_size, world.seed, "items", s.start_scale)
-
-
-def check_memory(world: World[PFedRec]) -> None:
-    needed = 4 * world.n_users * world.n_items / 2**30
-    if needed > world.settings.max_memory:
-        raise ConfigError(
-            f"the clients' own scores of {world.n_items:,} items take {needed:.1f} GiB for "
-            f"{world.n_users:,} users; max_memory allows {world.settings.max_memory:g}. "
-            "Raise it with --set max_memory=GIB, or filter items with --set core=5."
-        )
 
 
 def init_clients(world: World[PFedRec], node: NodeData) -> PrivateState:
@@ -151,12 +128,6 @@ def init_clients(world: World[PFedRec], node: NodeData) -> PrivateState:
     scores = start_rows(world) @ w[:-1] + w[-1]
     n = len(node.users)
     return {"score_functions": np.tile(w, (n, 1)), "scores": np.tile(scores, (n, 1))}
-
-
-def start_score_function(d: int, seed: int) -> Floats:
-    """(d + 1,) uniform from -1 / sqrt(d) to 1 / sqrt(d), as PyTorch starts a linear layer."""
-    uniform = streams.uniform(streams.keys(seed, "score function", last=np.arange(d + 1)))
-    return ((2 * uniform - 1) / math.sqrt(d)).astype(np.float32)
 
 
 # S sends the item rows
@@ -169,29 +140,13 @@ def broadcast(world: World[PFedRec], state: PFedRecState, cohort: Ints, t: int) 
 # Score function, post-tuning, scores
 
 
-def draw_samples(world: AnyWorld, message: Message, node: NodeData) -> Samples:
-    """The samples of a cohort. Ratings are not used: what a user rated is a positive."""
-    implicit = replace(node, training=replace(node.training, ratings=None))
-    return draw(world, message.users, message.round, implicit)
-
-
 def client_update(world: World[PFedRec], message: Message, node: NodeData) -> ClientResult:
     n = len(message.users)
     samples = draw_samples(world, message, node)
     after = private_state_for(world, n)
     changes = np.empty((len(samples.items), world.settings.embedding_size), np.int32)
     parallel.over(train(world, message, samples, after, changes), samples.starts)
-    none = np.empty((n, 0), np.int32)
-    updates = Updates(
-        users=message.users,
-        samples=samples.counts,
-        offsets=samples.offsets,
-        items=samples.items,
-        item_rows=changes,
-        user_rows=none,
-        dense=none,
-    )
-    return updates, after
+    return updates_of(message, samples, changes, nothing_dense(message)), after
 
 
 def private_state_for(world: World[PFedRec], n: int) -> PrivateState:
@@ -257,14 +212,7 @@ def in_blocks(item_rows: Floats, size: int) -> Floats:
 
 
 def unit(world: World[PFedRec]) -> float:
-    """What 1.0 stands for in an update. A step moves an entry by a share of the item rate."""
     return unit_for(world.settings.item_learning_rate(world.n_items))
-
-
-def unit_for(item_learning_rate: float) -> float:
-    """A power of two, so that scaling is exact: updates may be half the item learning rate."""
-    steps = item_learning_rate / STEPS_IN_RANGE
-    return 2.0 ** math.ceil(math.log2(steps)) if steps > 1 else 1.0
 
 
 def sizes(world: World[PFedRec], state: PFedRecState) -> Sizes:
@@ -272,28 +220,6 @@ def sizes(world: World[PFedRec], state: PFedRecState) -> Sizes:
 
 
 # q <- mean of q_u
-
-
-def add_up(world: AnyWorld, message: Message, updates: Updates) -> Sums:
-    """sum over clients of the changes of item rows, and how many clients have each"""
-    total = np.zeros((world.n_items, updates.item_rows.shape[1]), np.int64)
-    touched = np.zeros(world.n_items, np.int64)
-    unit_weights = np.ones(len(updates), np.int64)
-    kernel = kernels.load("sums").by_samples
-    parallel.over(
-        lambda low, high: kernel(
-            updates.offsets,
-            updates.items,
-            updates.item_rows,
-            unit_weights,
-            low,
-            high,
-            total,
-            touched,
-        ),
-        world.n_items,
-    )
-    return {"items": total, "touched": touched}
 
 
 def single_pass(world: World[PFedRec], message: Message, node: NodeData) -> SinglePass | None:
@@ -332,11 +258,6 @@ def average(
 
 def model(world: World[PFedRec], state: PFedRecState) -> PersonalScores:
     return PersonalScores(state.scores, state.item_rows)
-
-
-def score_new_user(model: PersonalScores, user: NewUser, settings: PFedRec) -> Floats:
-    """A new user fits a score function to the server's item rows, and sends nothing."""
-    return model.score_new_user(user.items, settings.negatives, NEW_USER_REG)
 
 
 ALGORITHM = Algorithm(

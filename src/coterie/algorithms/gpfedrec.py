@@ -138,13 +138,6 @@ def layer_sizes(settings: GPFedRec) -> Longs:
     return np.array([2 * settings.embedding_size, *settings.layers])
 
 
-def layer_places(settings: GPFedRec) -> Longs:
-    """Where the weights of every layer, and of the output, begin among a client's parameters."""
-    sizes = layer_sizes(settings)
-    parts = sizes[:-1] * sizes[1:] + sizes[1:]
-    return settings.embedding_size + np.concatenate([[0], np.cumsum(parts)])
-
-
 def start_network(world: World[GPFedRec]) -> Floats:
     """A Gaussian user row, then layers uniform from -1 / sqrt(in) to 1 / sqrt(in)."""
     s = world.settings
@@ -174,7 +167,6 @@ def client_update(world: World[GPFedRec], message: Message, node: NodeData) -> C
     after = {name: np.empty_like(array) for name, array in before.items()}
     changes = np.empty((len(samples.items), s.embedding_size), np.int32)
     sizes = layer_sizes(s)
-    places = layer_places(s)
     kernel = kernels.load("gpfedrec").train
     parallel.over(
         lambda first, last: kernel(
@@ -187,7 +179,6 @@ def client_update(world: World[GPFedRec], message: Message, node: NodeData) -> C
             message.common["item_rows"],
             message.own["guides"],
             sizes,
-            places,
             s.learning_rate,
             s.learning_rate * s.user_rate,
             s.item_learning_rate(world.n_items),

@@ -7,7 +7,8 @@ In one process, one line for each algorithm: the median round without a defence 
 defence leaves open, where the server sees single updates (`open`); on the fastest path of the
 simulator, whose kernels add up while they train (`none`); and with each defence. Rounds of all
 settings take turns, so that other work on the machine hits all of them. Ratios are of seconds, and
-of seconds of processor time, which other work changes less.
+of seconds of processor time, which other work changes less. A defence may also select other clients
+than a run without it: bytes of updates say how much more there was to train, send and add up.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ CLOCKS: dict[str, Callable[[], float]] = {
     "seconds": time.perf_counter,
     "processor seconds": time.process_time,
 }
+BYTES = "bytes up"
 
 
 def main() -> None:
@@ -57,19 +59,20 @@ def measured(dataset: str, name: str, rounds: int) -> JsonObject:
     trainers = {setting: trainer_of(dataset, name, setting) for setting in SETTINGS}
     states = {setting: start for setting, (_, start) in trainers.items()}
     found: dict[str, dict[str, list[float]]] = {
-        clock: {setting: [] for setting in SETTINGS} for clock in CLOCKS
+        measure: {setting: [] for setting in SETTINGS} for measure in (*CLOCKS, BYTES)
     }
     for n in range(1, rounds + 1):
         for setting, (work, _) in trainers.items():
             began = {clock: read() for clock, read in CLOCKS.items()}
-            states[setting], _ = work.step(states[setting], n)
+            states[setting], costs = work.step(states[setting], n)
             for clock, read in CLOCKS.items():
                 found[clock][setting].append(read() - began[clock])
+            found[BYTES][setting].append(costs.bytes_up)
     about: JsonObject = {"dataset": dataset, "algorithm": name}
-    for clock in CLOCKS:
-        medians = {setting: median(values) for setting, values in found[clock].items()}
-        about[clock] = {setting: round(value, 5) for setting, value in medians.items()}
-        about[f"{clock}, ratios"] = {
+    for measure, by_setting in found.items():
+        medians = {setting: median(values) for setting, values in by_setting.items()}
+        about[measure] = {setting: round(value, 5) for setting, value in medians.items()}
+        about[f"{measure}, ratios"] = {
             f"{setting} / {base}": round(medians[setting] / medians[base], 2)
             for base in (OPEN, "none")
             for setting in SETTINGS[2:]

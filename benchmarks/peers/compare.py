@@ -202,7 +202,7 @@ def measure_loop(job: Job, after: Any, repeats: int, all_ways: bool) -> dict[str
         "threads": threads,
         "round_s": published,
         "round_core_s": core,
-        "best_s": min(published, *tried.values()),
+        "best_s": min([published, *tried.values()]),
         "tried_s": {name: round(value, 3) for name, value in tried.items()},
         "difference": float(np.abs(rows - after.item_rows).max()),
     }

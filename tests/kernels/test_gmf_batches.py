@@ -76,8 +76,11 @@ def train(
     n, d = given.user_rows.shape
     shapes = (n, d), (len(samples.items), d), (n, d + 1)
     changes = Changes(*(np.full(shape, 123_456_789, np.int32) for shape in shapes))
+    family = family or kernels.load("gmf_batches")
+    in_batches = family in (kernels.load("gmf_batches"), slow_twin)
+    sums = (np.empty((0, 0), np.int64), np.empty(0, np.int8)) if in_batches else ()
     for first, last in pairwise(cuts or [0, n]):
-        (family or kernels.load("gmf_batches")).train(
+        family.train(
             samples.offsets,
             samples.items,
             samples.starts,
@@ -93,6 +96,7 @@ def train(
             first,
             last,
             *changes,
+            *sums,
         )
     return changes
 
@@ -346,3 +350,49 @@ def test_the_learner_uses_the_fastest_kernel_that_applies(changes, family, how):
         gmf.train(world, cohort.given, cohort.samples, False), expected, strict=True
     ):
         np.testing.assert_array_equal(found, wanted)
+
+
+@both_losses
+@pytest.mark.parametrize("d", [5, 8, 19])
+@pytest.mark.parametrize("wild", [False, True])
+def test_summing_equals_the_changes_times_samples(d, rated, wild):
+    cohort = Cohort(3, d, rated)
+    if wild:
+        users = cohort.given.user_rows.copy()
+        users[0] = 1e30
+        cohort.given = Parameters(users, cohort.given.item_rows, cohort.given.dense)
+    samples = cohort.samples
+    for family in (kernels.load("gmf_batches"), slow_twin):
+        changes = cohort.train(4, False, family)
+        n, width = changes.user_rows.shape
+        users = np.empty((n, width), np.int32)
+        dense = np.empty((n, width + 1), np.int32)
+        total = np.zeros((15, width), np.int64)
+        faults = np.zeros(n, np.int8)
+        given = cohort.given
+        how = (rated, 0.02, 0.02, 4, False, 0, n, users, np.empty((0, width), np.int32), dense)
+        family.train(
+            samples.offsets,
+            samples.items,
+            samples.starts,
+            samples.places,
+            samples.targets,
+            given.user_rows,
+            given.item_rows,
+            given.dense,
+            *how,
+            total,
+            faults,
+        )
+        owner = np.repeat(np.arange(n), np.diff(samples.offsets))
+        rows = changes.item_rows.astype(np.int64)
+        refused = np.zeros(n, bool)
+        np.logical_or.at(refused, owner, (np.abs(rows) >= TOO_LARGE).any(axis=1))
+        assert refused.any() == wild
+        assert (faults > 0).tolist() == refused.tolist()
+        np.testing.assert_array_equal(users, changes.user_rows)
+        np.testing.assert_array_equal(dense, changes.dense)
+        if not wild:
+            wanted = np.zeros_like(total)
+            np.add.at(wanted, samples.items, samples.counts[owner, None] * rows)
+            np.testing.assert_array_equal(total, wanted)

@@ -117,7 +117,7 @@ def to_fixed_point(
 ) -> None:
     values = fixed_point(load(x, 0))
     store_integers(out, 0, values)
-    add_integers(total, 0, values)
+    add_integers(total, 0, values, np.int32(-3))
     store(marks, 0, mark_beyond(load(marks, 0), values, spread(limit)))
 
 
@@ -131,5 +131,5 @@ def test_fixed_point_by_hand():
     to_fixed_point(x, out, total, limit, marks)
     wanted = [0, 2, -2, TOO_LARGE - 1, TOO_LARGE, TOO_LARGE, NOT_FINITE, NOT_FINITE]
     assert out.tolist() == wanted
-    assert total.tolist() == [10 + number for number in wanted]
+    assert total.tolist() == [10 - 3 * number for number in wanted]
     assert marks.tolist() == [0, 0, 0, 0, 1, 1, 1, 1]

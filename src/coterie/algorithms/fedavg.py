@@ -38,9 +38,11 @@ from coterie.federated.federation import (
     Accepted,
     AnyWorld,
     Exchange,
+    FastPaths,
     Federation,
     NodeData,
     SecureSum,
+    SinglePass,
     Sums,
     World,
 )
@@ -98,12 +100,8 @@ def train_on(
 
     `objective` adds a term to the local loss.
     """
-    w = Parameters(message.own["user_rows"], message.common["item_rows"], message.common["dense"])
-    rated = node.training.ratings is not None
-    learning_rate = world.settings.learning_rate_at(message.round)
-    settings = world.settings.model_copy(update={"learning_rate": learning_rate})
-    train = learner(settings.model).train
-    changes = train(replace(world, settings=settings), w, samples, rated, objective)
+    trained, w, rated = training_of(world, message, node)
+    changes = learner(world.settings.model).train(trained, w, samples, rated, objective)
     return Updates(
         users=message.users,
         samples=samples.counts,
@@ -115,6 +113,36 @@ def train_on(
     )
 
 
+def training_of(
+    world: World[Federated], message: Message, node: NodeData
+) -> tuple[World[Federated], Parameters, bool]:
+    """The world with the learning rate of the round, w_t, and whether targets are ratings."""
+    w = Parameters(message.own["user_rows"], message.common["item_rows"], message.common["dense"])
+    learning_rate = world.settings.learning_rate_at(message.round)
+    settings = world.settings.model_copy(update={"learning_rate": learning_rate})
+    return replace(world, settings=settings), w, node.training.ratings is not None
+
+
+def single_pass(world: World[Federated], message: Message, node: NodeData) -> SinglePass | None:
+    """Train and weigh by samples in one kernel call, where the model can."""
+    model = learner(world.settings.model)
+    if not model.sums_up(world.settings):
+        return None
+    samples = draw(world, message.users, message.round, node)
+    trained, w, rated = training_of(world, message, node)
+    summed = model.train_and_sum(trained, w, samples, rated)
+    if summed is None:
+        return None
+    no_entries = np.empty((len(samples.items), 0), np.int32)
+    of_items = sum_items(world.n_items, samples.offsets, samples.items, no_entries, samples.counts)
+    return SinglePass(
+        of_items | {"items": summed.items} | dense_sums(samples.counts, summed.dense),
+        Accepted(message.users, samples.counts, summed.user_rows),
+        np.diff(samples.offsets),
+        {},
+    )
+
+
 def sizes(world: World[Federated], state: Parameters) -> Sizes:
     return Sizes(
         world.n_items, state.item_rows.shape[1], state.user_rows.shape[1], len(state.dense)
@@ -123,33 +151,31 @@ def sizes(world: World[Federated], state: Parameters) -> Sizes:
 
 def weigh_by_samples(world: AnyWorld, message: Message, updates: Updates) -> Sums:
     """sum_k n_k q_k over items and w[N], and n_sigma over all users and over those of each item."""
-    items = np.zeros((world.n_items, updates.item_rows.shape[1]), np.int64)
-    touched = np.zeros(world.n_items, np.int64)
+    of_items = sum_items(
+        world.n_items, updates.offsets, updates.items, updates.item_rows, updates.samples
+    )
+    return of_items | dense_sums(updates.samples, updates.dense)
+
+
+def sum_items(n_items: int, offsets: Longs, items: Ints, rows: Ints, weights: Longs) -> Sums:
+    """The weighted sum of the users' rows of every item, and that of their weights."""
+    total = np.zeros((n_items, rows.shape[1]), np.int64)
+    touched = np.zeros(n_items, np.int64)
     kernel = kernels.load("sums").by_samples
     parallel.over(
-        lambda low, high: kernel(
-            updates.offsets,
-            updates.items,
-            updates.item_rows,
-            updates.samples,
-            low,
-            high,
-            items,
-            touched,
-        ),
-        world.n_items,
+        lambda low, high: kernel(offsets, items, rows, weights, low, high, total, touched), n_items
     )
-    return {"items": items, "touched": touched} | dense_sums(updates)
+    return {"items": total, "touched": touched}
 
 
-def dense_sums(updates: Updates) -> Sums:
+def dense_sums(samples: Longs, dense: Ints) -> Sums:
     """sum_k n_k q_k[N] and n_sigma."""
-    weighted = np.zeros(updates.dense.shape[1], np.int64)
+    weighted = np.zeros(dense.shape[1], np.int64)
     # In blocks: the products of all users at once would double the memory.
-    for first in range(0, len(updates), BLOCK):
+    for first in range(0, len(samples), BLOCK):
         part = slice(first, first + BLOCK)
-        weighted += (updates.samples[part, None] * updates.dense[part]).sum(axis=0)
-    return {"dense": weighted, "samples": updates.samples.sum(keepdims=True)}
+        weighted += (samples[part, None] * dense[part]).sum(axis=0)
+    return {"dense": weighted, "samples": samples.sum(keepdims=True)}
 
 
 def average(
@@ -203,6 +229,7 @@ EXCHANGE: Exchange[Parameters, FedAvg] = Exchange(
     aggregate=weigh_by_samples,
     server_update=average,
     sizes=sizes,
+    fast=FastPaths(single_pass=single_pass),
     secure_sum=SecureSum(by_item=("items", "touched")),
     visible=VISIBLE,
 )

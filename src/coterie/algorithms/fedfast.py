@@ -245,7 +245,7 @@ def weigh_by_change(world: World[FedFast], message: Message, updates: Updates) -
         ),
         world.n_items,
     )
-    return {"items": total, "weights": weight} | fedavg.dense_sums(updates)
+    return {"items": total, "weights": weight} | fedavg.dense_sums(updates.samples, updates.dense)
 
 
 def components_by_change(settings: FedFast, width: int) -> int:

@@ -270,7 +270,7 @@ def chunk_size(world: World[FedMVMF], state: FedMVMFState) -> int:
 def add_up(world: World[FedMVMF], message: Message, updates: Updates) -> Sums:
     """sum_u f(u, i) and sum_u f(u, d)"""
     U = message.common["dense"]
-    of_features = fedavg.dense_sums(updates)["dense"].reshape(U.shape)
+    of_features = fedavg.dense_sums(updates.samples, updates.dense)["dense"].reshape(U.shape)
     return fcf.add_up(world, message, updates) | {"dense": of_features}
 
 

@@ -9,7 +9,7 @@ be smaller.
 from __future__ import annotations
 
 import numpy as np
-from numba import boolean, float32, int32, int64, types
+from numba import boolean, float32, int8, int32, int64, types
 
 from coterie.kernels.common import Integer, Real, helper, kernel, readonly, sigmoid
 from coterie.kernels.gmf_users import gather, predict
@@ -17,6 +17,7 @@ from coterie.kernels.lanes import LANES, load, minus_product, product, spread, s
 from coterie.kernels.logits import (
     NOTHING,
     ONE,
+    add_changes,
     find_errors,
     gather_padded,
     quantise_rows,
@@ -202,6 +203,8 @@ def train_by_adam(
         int32[:, ::1],
         int32[:, ::1],
         int32[:, ::1],
+        int64[:, ::1],
+        int8[::1],
     ),
 )
 def train(
@@ -223,8 +226,14 @@ def train(
     user_deltas: Ints,
     item_deltas: Ints,
     dense_deltas: Ints,
+    total: Longs,
+    faults: np.ndarray,
 ) -> None:
-    """Train users first..last of a cohort, as `gmf_users.train` does."""
+    """Train users first..last of a cohort, as `gmf_users.train` does.
+
+    Where `total` has rows, which needs SGD, a user's changes of item rows are added to it instead,
+    times the number of samples, and faults[k] says what validation would find in them.
+    """
     d = item_rows.shape[1]
     width = whole_lanes(d)
     most = 0
@@ -288,6 +297,10 @@ def train(
                 row_errors,
                 row_counts,
             )
-            quantise_rows(q, width, item_rows, own, ONE, item_deltas[low:high])
+            if len(total):
+                n = np.int32(len(places))
+                faults[k] = add_changes(q, width, item_rows, own, ONE, n, total)
+            else:
+                quantise_rows(q, width, item_rows, own, ONE, item_deltas[low:high])
         quantise_change(p, user_rows[k], user_deltas[k])
         quantise_change(h, dense, dense_deltas[k])

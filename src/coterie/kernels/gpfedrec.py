@@ -343,8 +343,8 @@ def train(
             for r in range(len(own)):
                 guide = guides[k, own[r]]
                 for f in range(d):
-                    at = r * width + f
-                    q[at] -= item_rate * gradients[at] + pull * (q[at] - guide[f])
+                    e = r * width + f
+                    q[e] -= item_rate * gradients[e] + pull * (q[e] - guide[f])
             left *= ONE - pull
         for j in range(len(places)):
             after[k, j] = w[places[j]]

@@ -321,8 +321,10 @@ def store_integers(_: object, array: types.Array, at: types.Integer, x: LanesTyp
 
 
 @intrinsic
-def add_integers(_: object, array: types.Array, at: types.Integer, x: LanesType) -> Typed:
-    """array[at : at + 8] += x, for 64-bit integers and an x of integers in the range of 32 bits."""
+def add_integers(
+    _: object, array: types.Array, at: types.Integer, x: LanesType, n: types.Integer
+) -> Typed:
+    """array[at : at + 8] += n * x, for 64-bit integers, and x and n integers in 32 bits."""
 
     def emit(
         context: CodegenContext,
@@ -334,10 +336,13 @@ def add_integers(_: object, array: types.Array, at: types.Integer, x: LanesType)
         before = builder.load(address)
         before.align = DOUBLE_ALIGNMENT
         whole = builder.sext(builder.fptosi(arguments[2], INTS), LONGS)
-        builder.store(builder.add(before, whole), address).align = DOUBLE_ALIGNMENT
+        first = builder.insert_element(ir.Constant(INTS, [0] * LANES), arguments[3], INT(0))
+        weights = builder.sext(_select(builder, first, first, [0] * LANES), LONGS)
+        after = builder.add(before, builder.mul(whole, weights))
+        builder.store(after, address).align = DOUBLE_ALIGNMENT
         return context.get_dummy_value()
 
-    return types.void(array, types.intp, lanes), emit
+    return types.void(array, types.intp, lanes, types.int32), emit
 
 
 @intrinsic

@@ -8,31 +8,26 @@ from numba import float32, int8, int32, int64, types
 from coterie.kernels.common import Integer, Real, helper, kernel, readonly
 from coterie.kernels.lanes import (
     LANES,
-    add_integers,
-    difference,
-    fixed_point,
     load,
-    mark_beyond,
     minus_product,
     plus_product,
-    product,
     spread,
     store,
 )
 from coterie.kernels.logits import (
     NOTHING,
     ONE,
+    add_changes,
     find_errors,
     gather_padded,
     predict,
     quantise_rows,
     sum_gradients,
 )
-from coterie.kernels.quantise import LIMIT, SCALE32, quantise
-from coterie.kernels.sums import FINE, OUT_OF_RANGE
 from coterie.kernels.tower import whole_lanes
-from coterie.types import TOO_LARGE, Floats, Ints, Longs
+from coterie.types import Floats, Ints, Longs
 
+ONE_EACH = np.int32(1)
 BLOCK = 4 * LANES
 """Items that are scored side by side: their sums stay in registers."""
 
@@ -77,39 +72,6 @@ def score_all(
         store(out, 3 * LANES, four)
         if not whole:
             scores[i:] = last[: n - i]
-
-
-@helper
-def add_changes(
-    q: Floats, width: Integer, table: Floats, items: Ints, per_unit: Real, total: Longs
-) -> int:
-    """Add the change of every row in fixed point to `total`. Returns what validation would find.
-
-    It is what `quantise_rows`, the server's sum and its validation do, in one pass.
-    """
-    d = table.shape[1]
-    whole = d - d % LANES
-    flat = table.reshape(-1)
-    sums = total.reshape(-1)
-    scale = spread(per_unit * SCALE32)
-    limit = spread(LIMIT)
-    marks = spread(NOTHING)
-    refused = False
-    for r in range(len(items)):
-        row = np.int64(items[r]) * d
-        for f in range(0, whole, LANES):
-            change = difference(load(q, r * width + f), load(flat, row + f))
-            change = fixed_point(product(change, scale))
-            marks = mark_beyond(marks, change, limit)
-            add_integers(sums, row + f, change)
-        for f in range(whole, d):
-            entry = quantise((q[r * width + f] - flat[row + f]) * per_unit)
-            refused |= entry >= TOO_LARGE or entry <= -TOO_LARGE
-            sums[row + f] += entry
-    store(q, 0, marks)
-    for f in range(LANES):
-        refused |= q[f] > NOTHING
-    return OUT_OF_RANGE if refused else FINE
 
 
 @kernel(
@@ -199,7 +161,7 @@ def train(
         for r in range(len(own)):
             scores[k, own[r]] = errors[r]
         if len(total):
-            faults[k] = add_changes(q, width, item_rows, own, per_unit, total)
+            faults[k] = add_changes(q, width, item_rows, own, per_unit, ONE_EACH, total)
         else:
             deltas = item_deltas[offsets[k] : offsets[k + 1]]
             quantise_rows(q, width, item_rows, own, per_unit, deltas)

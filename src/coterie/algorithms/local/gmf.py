@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from threading import Lock
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from coterie import kernels
 from coterie.algorithms.local import batched
-from coterie.algorithms.local.learner import Changes, Learner, Parameters
+from coterie.algorithms.local.learner import Changes, Learner, Parameters, Summed
 from coterie.algorithms.local.objective import LocalObjective
 from coterie.algorithms.local.samples import Samples
 from coterie.algorithms.local.settings import Federated
@@ -17,9 +20,13 @@ from coterie.federated.federation import (
     AnyWorld,
 )
 from coterie.models.gmf import GMF
+from coterie.types import TOO_LARGE, Ints, Longs
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+
+NO_FAULTS = np.empty(0, np.int8)
 
 
 def start(world: AnyWorld) -> Parameters:
@@ -47,10 +54,62 @@ def train(
     if settings.device == "cuda" or objective is not None:
         return batched.train(forward, world, given, samples, rated, objective)
     changes = Changes.room_for(given, samples)
+    parallel.over(kernel_call(world, given, samples, rated, changes), samples.starts)
+    return changes
+
+
+def train_and_sum(
+    world: AnyWorld, given: Parameters, samples: Samples, rated: bool
+) -> Summed | None:
+    """Where `sums_up` holds: no update is ever written as a whole."""
+    n, width = given.user_rows.shape
+    none = np.empty((0, width), np.int32)
+    changes = Changes(np.empty((n, width), np.int32), none, np.empty((n, width + 1), np.int32))
+    total = np.zeros(given.item_rows.shape, np.int64)
+    lock = Lock()
+
+    def add(part: Longs) -> None:
+        with lock:
+            np.add(total, part, out=total)
+
+    faults = np.zeros(n, np.int8)
+    work = kernel_call(world, given, samples, rated, changes, faults, add)
+    parallel.over(work, samples.starts)
+    if faults.any() or too_large(changes.user_rows) or too_large(changes.dense):
+        return None
+    return Summed(changes.user_rows, total, changes.dense)
+
+
+def sums_up(settings: Federated) -> bool:
+    """The kernel adds up by itself in batches with SGD."""
+    by_kernel = settings.device == "cpu" and family(settings) == "gmf_batches"
+    return by_kernel and settings.optimizer == "sgd"
+
+
+def too_large(changes: Ints) -> bool:
+    """Whether validation would refuse one of them."""
+    return bool((changes >= TOO_LARGE).any() or (changes <= -TOO_LARGE).any())
+
+
+def kernel_call(
+    world: AnyWorld,
+    given: Parameters,
+    samples: Samples,
+    rated: bool,
+    changes: Changes,
+    faults: NDArray[np.int8] = NO_FAULTS,
+    add: Callable[[Longs], None] | None = None,
+) -> Callable[[int, int], None]:
+    """Work for threads: trains users first..last of the cohort, and writes their changes.
+
+    With `add`, changes of item rows are summed instead, and `add` gets the sums of every range.
+    """
+    settings = world.settings
     kernel = kernels.load(family(settings))
     options = kernel_options(settings)
 
     def part(first: int, last: int) -> None:
+        total = np.zeros(given.item_rows.shape if add else (0, 0), np.int64)
         kernel.train(
             samples.offsets,
             samples.items,
@@ -67,10 +126,12 @@ def train(
             first,
             last,
             *changes,
+            *((total, faults) if family(settings) == "gmf_batches" else ()),
         )
+        if add:
+            add(total)
 
-    parallel.over(part, samples.starts)
-    return changes
+    return part
 
 
 def family(settings: Federated) -> str:
@@ -109,4 +170,4 @@ def kernel_families(settings: Federated) -> tuple[str, ...]:
     return "samples", family(settings), "sums"
 
 
-LEARNER = Learner(start, train, model, kernel_families)
+LEARNER = Learner(start, train, model, kernel_families, sums_up, train_and_sum)

@@ -13,10 +13,10 @@ from dataclasses import replace
 import numpy as np
 from pydantic import Field
 
-from coterie import kernels
+from coterie.algorithms import fedavg
 from coterie.algorithms.local.samples import Samples, draw
 from coterie.algorithms.local.settings import CohortSettings
-from coterie.core import parallel, streams
+from coterie.core import streams
 from coterie.errors import ConfigError
 from coterie.federated.federation import AnyWorld, NodeData, Sums, World
 from coterie.models.additive_scores import AdditiveScores
@@ -106,24 +106,10 @@ def unit_for(item_learning_rate: float) -> float:
 
 def add_up(world: AnyWorld, message: Message, updates: Updates) -> Sums:
     """sum over clients of the changes of item rows, and how many clients have each"""
-    total = np.zeros((world.n_items, updates.item_rows.shape[1]), np.int64)
-    touched = np.zeros(world.n_items, np.int64)
-    unit_weights: Longs = np.ones(len(updates), np.int64)
-    kernel = kernels.load("sums").by_samples
-    parallel.over(
-        lambda low, high: kernel(
-            updates.offsets,
-            updates.items,
-            updates.item_rows,
-            unit_weights,
-            low,
-            high,
-            total,
-            touched,
-        ),
-        world.n_items,
+    one_each: Longs = np.ones(len(updates), np.int64)
+    return fedavg.sum_items(
+        world.n_items, updates.offsets, updates.items, updates.item_rows, one_each
     )
-    return {"items": total, "touched": touched}
 
 
 def score_new_user(

@@ -16,7 +16,7 @@ from coterie.federated.federation import (
     AnyWorld,
 )
 from coterie.models.recommender import Recommender
-from coterie.types import Floats, Ints
+from coterie.types import Floats, Ints, Longs
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +72,14 @@ class Changes(NamedTuple):
         return cls(*(np.empty(shape, np.int32) for shape in shapes))
 
 
+class Summed(NamedTuple):
+    """The changes of a cohort, those of item rows summed over users times their samples."""
+
+    user_rows: Ints  # (cohort, width)
+    items: Longs  # (items, width)
+    dense: Ints  # (cohort, size)
+
+
 @dataclass(frozen=True, slots=True)
 class Learner:
     """What a federated algorithm needs to know of a model."""
@@ -83,3 +91,9 @@ class Learner:
     model: Callable[[AnyWorld, Parameters], Recommender]
     kernels: Callable[[Federated], tuple[str, ...]]
     """settings -> the kernel families that training needs"""
+    sums_up: Callable[[Federated], bool] = lambda settings: False
+    """settings -> whether `train_and_sum` applies"""
+    train_and_sum: Callable[[AnyWorld, Parameters, Samples, bool], Summed | None] = (
+        lambda world, given, samples, rated: None
+    )
+    """`train` and the sum in one pass; None where validation would refuse an update"""

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from coterie.kernels.fallback.quantise import quantised_change
-from coterie.types import Floats, Ints, Longs
+from coterie.kernels.fallback.sums import FINE, OUT_OF_RANGE
+from coterie.types import TOO_LARGE, Floats, Ints, Longs
 
 DECAY1 = np.float32(0.9)
 DECAY2 = np.float32(0.999)
@@ -56,11 +57,15 @@ def train(
     user_deltas: Ints,
     item_deltas: Ints,
     dense_deltas: Ints,
+    total: Longs,
+    faults: np.ndarray,
 ) -> None:
     """Train users first..last of a cohort. Writes their changes in fixed point.
 
     Each user starts from the same item rows and `dense` (the output layer, then the bias). User k
     trains on samples[starts[k]:starts[k + 1]], which are positions in items[offsets[k]:].
+    Where `total` has rows, changes of item rows are added to it instead, times the number of
+    samples, and faults[k] says what validation would find in them.
     """
     for k in range(first, last):
         end = starts[k + 1]
@@ -73,7 +78,14 @@ def train(
             batch = slice(begin, min(begin + batch_size, end))
             step(p, q, h, samples[batch], targets[batch], squared, learning_rate, reg, by_adam, t)
         user_deltas[k] = quantised_change(p.values, user_rows[k])
-        item_deltas[touched] = quantised_change(q.values, rows_before)
+        changes = quantised_change(q.values, rows_before)
+        if len(total):
+            # Items of a user are distinct.
+            total[items[touched]] += (end - starts[k]) * changes.astype(np.int64)
+            too_large = np.abs(changes.astype(np.int64)).max(initial=0) >= TOO_LARGE
+            faults[k] = OUT_OF_RANGE if too_large else FINE
+        else:
+            item_deltas[touched] = changes
         dense_deltas[k] = quantised_change(h.values, dense)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from coterie.kernels.fallback import gmf_batches
 from coterie.types import Floats, Ints, Longs
 
@@ -44,4 +46,6 @@ def train(
         user_deltas=user_deltas,
         item_deltas=item_deltas,
         dense_deltas=dense_deltas,
+        total=np.empty((0, 0), np.int64),
+        faults=np.empty(0, np.int8),
     )

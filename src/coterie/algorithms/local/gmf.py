@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from coterie import kernels
 from coterie.algorithms.local import batched
-from coterie.algorithms.local.learner import Changes, Learner, Parameters, Summed
+from coterie.algorithms.local.learner import Changes, Learner, Parameters, SummedChanges
 from coterie.algorithms.local.objective import LocalObjective
 from coterie.algorithms.local.samples import Samples
 from coterie.algorithms.local.settings import Federated
@@ -60,7 +60,7 @@ def train(
 
 def train_and_sum(
     world: AnyWorld, given: Parameters, samples: Samples, rated: bool
-) -> Summed | None:
+) -> SummedChanges | None:
     """Where `sums_up` holds: no update is ever written as a whole."""
     n, width = given.user_rows.shape
     none = np.empty((0, width), np.int32)
@@ -77,7 +77,7 @@ def train_and_sum(
     parallel.over(work, samples.starts)
     if faults.any() or too_large(changes.user_rows) or too_large(changes.dense):
         return None
-    return Summed(changes.user_rows, total, changes.dense)
+    return SummedChanges(changes.user_rows, total, changes.dense)
 
 
 def sums_up(settings: Federated) -> bool:

@@ -72,7 +72,7 @@ class Changes(NamedTuple):
         return cls(*(np.empty(shape, np.int32) for shape in shapes))
 
 
-class Summed(NamedTuple):
+class SummedChanges(NamedTuple):
     """The changes of a cohort, those of item rows summed over users times their samples."""
 
     user_rows: Ints  # (cohort, width)
@@ -93,7 +93,7 @@ class Learner:
     """settings -> the kernel families that training needs"""
     sums_up: Callable[[Federated], bool] = lambda settings: False
     """settings -> whether `train_and_sum` applies"""
-    train_and_sum: Callable[[AnyWorld, Parameters, Samples, bool], Summed | None] = (
+    train_and_sum: Callable[[AnyWorld, Parameters, Samples, bool], SummedChanges | None] = (
         lambda world, given, samples, rated: None
     )
     """`train` and the sum in one pass; None where validation would refuse an update"""

@@ -95,6 +95,16 @@ def test_an_unfinished_run_is_read_from_its_log(tmp_path: Path) -> None:
         assert RunSummaries().of(found(tmp_path)).state == "running"
 
 
+@pytest.mark.parametrize("round_", [9, 4], ids=["a quick last round", "rounds that were undone"])
+def test_the_round_of_a_federation_is_that_of_its_status(tmp_path: Path, round_: int) -> None:
+    """The log has some rounds only, and also those that were rolled back."""
+    lines = [{"begin": {}, "after": 0, "rounds": 20}, {"round": 7}]
+    (tmp_path / "rounds.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    (tmp_path / "status.json").write_text(json.dumps({"state": "stopped", "round": round_}))
+    (tmp_path / "terms.json").write_text("{}")
+    assert RunSummaries().of(found(tmp_path)).round == round_
+
+
 def test_a_changed_file_is_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = write_run(tmp_path / "one")
     read = []

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 import coterie
-from coterie.errors import ConfigError, RunError
-from coterie.experiments import round_log
+from coterie.errors import ConfigError, Interrupted, RunError
+from coterie.experiments import round_log, training
 from coterie.experiments.history import TrainingHistory
 from coterie.experiments.round_log import RoundLog
 from coterie.federated.costs import Costs
@@ -79,6 +80,43 @@ def test_a_slow_round_without_a_measurement_has_a_line(
     log.step(history(1))
     assert [line.get("round") for line in lines(tmp_path)] == [None, 1]
     assert "metrics" not in lines(tmp_path)[1]
+
+
+def test_the_last_round_before_an_interrupt_has_a_line(tmp_path: Path) -> None:
+    log = RoundLog(tmp_path, {}, epsilon_spent=lambda n: n / 2)
+    log.begin(history(0), 9)
+    log.step(history(1, measured=True))
+    log.interrupt(history(1, measured=True))
+    assert [line.get("round") for line in lines(tmp_path)] == [None, 1]
+    log.step(history(2))
+    log.interrupt(history(2))
+    assert [line.get("round") for line in lines(tmp_path)] == [None, 1, 2]
+    assert lines(tmp_path)[-1]["epsilon_spent"] == 1.0
+    assert "metrics" not in lines(tmp_path)[-1]
+
+
+def test_a_measurement_that_an_interrupt_kept_from_the_log_has_a_line(tmp_path: Path) -> None:
+    log = RoundLog(tmp_path, {})
+    log.begin(history(0), 9)
+    log.interrupt(history(2, measured=True))
+    assert lines(tmp_path)[-1]["metrics"] == {"HR@10": 0.25}
+
+
+def test_an_interrupted_run_logs_its_last_round(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(round_log, "SECONDS_BETWEEN_LINES", 1e9)
+    usual = training.step
+
+    def interrupted(work: Any, point: Any) -> Any:
+        if point.history.round == 3:
+            raise KeyboardInterrupt
+        return usual(work, point)
+
+    monkeypatch.setattr(training, "step", interrupted)
+    with pytest.raises(Interrupted):
+        coterie.run("fedavg", rounds=9, evaluate_every=9, out=tmp_path / "run", **SMALL)
+    assert [line.get("round") for line in lines(tmp_path / "run")] == [None, 3]
 
 
 def test_resuming_appends_and_drops_an_incomplete_line(tmp_path: Path) -> None:

@@ -163,7 +163,8 @@ def _of_unfinished(empty: RunSummary, folder: FoundFolder) -> RunSummary:
         seed=_count(about.get("seed")),
         metric=_short(metric),
         value=_number(metrics.get(metric)) if isinstance(metrics, dict) else None,
-        round=_count(last.get("round", last.get("after"))),
+        # The log has some rounds only, and also those that a federation has undone.
+        round=_count(status.get("round", last.get("round", last.get("after")))),
         rounds=_count(rounds),
         steps=_short(about.get("steps", "rounds")),
         seconds=_number(last.get("seconds")),

@@ -7,7 +7,8 @@ stopped. There are two kinds of lines:
     {"round": n, "at": time, ..., "part": ..., "metrics": {...}} the costs so far, and a measurement
 
 Rounds after `n` that stand before a line "begin" are trained again and no longer count. Costs are
-sums since the first round. Every measured round has a line; other rounds have one now and then.
+sums since the first round. Every measured round has a line, and so has the last one before an
+interrupt; other rounds have one now and then.
 """
 
 from __future__ import annotations
@@ -48,12 +49,15 @@ class RoundLog:
         self.total = 0
         self.measured = 0
         """Measurements that have a line."""
+        self.logged = 0
+        """The last round that has a line."""
         self.written_at = 0.0
 
     def begin(self, history: TrainingHistory, total: int) -> None:
         """Training begins or resumes after the last round of the history."""
         self.total = total
         self.measured = len(history.curve)
+        self.logged = history.round
         self._write({"begin": self.about, "after": history.round, "rounds": total})
 
     def step(self, history: TrainingHistory) -> None:
@@ -61,20 +65,28 @@ class RoundLog:
         is_measured = len(history.curve) > self.measured
         is_due = time.monotonic() > self.written_at + SECONDS_BETWEEN_LINES
         is_last = history.round == self.total
-        if not (is_measured or is_due or is_last):
-            return
+        if is_measured or is_due or is_last:
+            # Accounting may take a second: a round without a measurement does not wait for it.
+            self._write_round(history, has_budget=is_measured or is_last)
+
+    def interrupt(self, history: TrainingHistory) -> None:
+        """Training is interrupted: its last round has a line, too."""
+        if history.round > self.logged:
+            self._write_round(history, has_budget=True)
+
+    def _write_round(self, history: TrainingHistory, has_budget: bool) -> None:
         line: JsonObject = {name: getattr(history, name) for name in COSTS_OF_LINE}
         line["seconds"] = round(history.seconds, 6)
         line["refused"] = dict(history.refused)
-        # Accounting may take a second: a round without a measurement does not wait for it.
-        if self.epsilon_spent is not None and (is_measured or is_last):
+        if self.epsilon_spent is not None and has_budget:
             line["epsilon_spent"] = self.epsilon_spent(history.round)
-        if is_measured:
+        if len(history.curve) > self.measured:
             self.measured = len(history.curve)
             found = history.curve[-1]
             line["part"] = found["part"]
             line["metrics"] = {k: v for k, v in found.items() if k not in NOT_METRICS}
         self._write(line)
+        self.logged = history.round
 
     def _write(self, line: JsonObject) -> None:
         content = json.dumps(line | {"at": round(time.time(), 3)}, allow_nan=False).encode()

@@ -130,6 +130,8 @@ def train(
         except KeyboardInterrupt:
             if save is not None and point.state is not None:
                 save(point, work.model(point.state), prior)
+            if log is not None:
+                log.interrupt(point.history)
             raise
     history = point.history
     stopped = "" if work.stop is None else work.stop.text

@@ -142,8 +142,7 @@ function showProblem(page) {
 
 function showProgress(page) {
   const run = page.summary
-  const last = page.lines.at(-1)
-  const round = last?.round ?? page.begin?.after ?? run.round ?? 0
+  const round = roundOf(page) ?? 0
   const total = page.begin?.rounds ?? run.rounds
   const step = run.steps === 'epochs' ? 'Epoch' : 'Round'
   if (run.state === 'finished' || !total) {
@@ -155,6 +154,11 @@ function showProgress(page) {
   replace(page.parts.progress, h('section', { class: 'card progress', 'aria-label': 'Progress' },
     h('div', { class: 'words' }, h('strong', { class: 'round-count' }, `${step} ${format.count(round)} of ${format.count(total)}`), h('span', { class: 'quiet' }, words)),
     h('progress', { max: total, value: round, 'aria-label': `${step}s` })))
+}
+
+/** The status of a federation has every round, and rounds that were undone; the log has some rounds. */
+function roundOf(page) {
+  return page.federation?.round ?? page.lines.at(-1)?.round ?? page.begin?.after ?? page.summary.round
 }
 
 /** By the speed of the last lines. */
@@ -176,7 +180,7 @@ function showTiles(page) {
   const down = status.bytes_down ?? last.bytes_down ?? result.bytes_down
   const sender = run.kind === 'federation' ? 'nodes' : 'clients'
   const step = run.steps === 'epochs' ? 'epoch' : 'round'
-  const rounds = last.round ?? run.round
+  const rounds = roundOf(page)
   const name = page.begin?.begin.metric ?? run.metric
   const latest = page.points.at(-1)
   const value = run.state === 'finished' && Number.isFinite(run.value) ? run.value : latest?.metrics[name]
@@ -187,9 +191,9 @@ function showTiles(page) {
   const perStep = (bytes) => (rounds ? `${format.size(bytes / rounds)} ${step === 'epoch' ? 'an epoch' : 'a round'}` : '')
   const tiles = [
     name ? field(name, format.metric(name, value ?? NaN), measured) : null,
-    down ? field('Accepted', format.count(last.updates ?? status.updates ?? result.updates), 'updates') : null,
+    down ? field('Accepted', format.count(status.updates ?? last.updates ?? result.updates), 'updates') : null,
     down ? field('Refused', format.count(sum(refusedOf(page))), 'updates') : null,
-    down ? field('Dropped out', format.count(last.dropped ?? status.dropped ?? result.dropped ?? NaN), 'clients') : null,
+    down ? field('Dropped out', format.count(status.dropped ?? last.dropped ?? result.dropped ?? NaN), 'clients') : null,
     down ? field(`Sent by ${sender}`, format.size(up), perStep(up)) : null,
     down ? field(`Sent to ${sender}`, format.size(down), perStep(down)) : null,
     status.nodes !== undefined ? field(run.state === 'running' ? 'Nodes connected' : 'Nodes at the end', format.count(status.nodes), status.enrolled !== undefined ? `${format.count(status.enrolled)} enrolled` : '') : null,

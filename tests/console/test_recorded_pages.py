@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import shlex
 import shutil
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -181,6 +184,62 @@ def test_a_run_is_recorded_with_the_token(console: Console, folder: Path, chromi
     refused = console.write("/api/record", {"run": id_of(folder / "federation")})
     assert refused.status >= 400
     assert "cannot be recorded" in refused.data["error"]
+
+
+def test_command_lines_of_a_user_make_what_the_page_shows(
+    console: Console, folder: Path, tmp_path: Path
+) -> None:
+    root = tmp_path / "a run"
+    shutil.copytree(folder / "pfpl", root)
+    catalogue = run_folder.read_catalogue(root)
+    names = [f"-user {n}; $(false) 'x'" for n in range(len(catalogue.user_ids) - 1)]
+    # A line break in a pasted line would run what stands before it.
+    ids = np.array([*names, "a\nb"], object)
+    run_folder.write_catalogue(root, replace(catalogue, user_ids=ids))
+    with serving(tmp_path) as own:
+        run = id_of(root.resolve())
+        found = own.get(f"/api/user?run={run}&user=3").data
+        last = own.get(f"/api/user?run={run}&user=59").data
+    recommends, infers = (shlex.split(each["command"]) for each in found["commands"])
+    shown = [item["id"] for item in found["user"]["recommended"]]
+    printed = json.loads(output_of([*recommends, "--json"]))
+    assert [item["item"] for item in printed["items"]] == shown
+    inferred = Recording.read(root).inferred
+    assert inferred is not None
+    figures = json.loads(output_of([*infers, "--json"]))["figures"]
+    means = {each["attacker"]: each["claims"] for each in figures if each["pi"] == "all"}
+    shown_means = inferred.claims[-1].mean(axis=1).tolist()
+    assert means == pytest.approx(dict(zip(inferred.attackers, shown_means, strict=True)))
+    assert [each["command"].split()[1] for each in last["commands"]] == ["disclosure"]
+    item_based = console.get(f"/api/user?run={id_of(folder / 'ease')}&user=3").data
+    assert shlex.split(item_based["commands"][0]["command"])[-1] == "--why"
+
+
+def output_of(command: list[str]) -> str:
+    assert command[0] == "coterie"
+    done = subprocess.run(
+        [sys.executable, "-m", "coterie.cli.main", *command[1:]],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return done.stdout
+
+
+def test_one_click_copies_the_command_line_of_a_user(
+    console: Console, folder: Path, chromium: Any
+) -> None:
+    tab = Tab(chromium)
+    tab.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    tab.open(address(console, "user", folder / "ease", 3), "The recommendations on the command")
+    heading = tab.page.get_by_role("heading", name="The recommendations on the command line")
+    card = tab.page.locator("section", has=heading)
+    card.get_by_role("button", name="Copy").click()
+    card.get_by_role("button", name="Copied").wait_for()
+    copied = tab.page.evaluate("navigator.clipboard.readText()")
+    user_id = str(run_folder.read_catalogue(folder / "ease").user_ids[3])
+    expected = ["coterie", "recommend", str(folder / "ease"), f"--user={user_id}", "--why"]
+    assert shlex.split(copied) == expected
 
 
 def test_hostile_requests_are_refused(console: Console, folder: Path) -> None:

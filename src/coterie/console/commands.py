@@ -39,6 +39,18 @@ def report_options(folders: Sequence[Path]) -> list[str]:
     return ["report", *map(str, folders)]
 
 
+def recommend_options(folder: Path, user_id: str, has_reasons: bool) -> list[str]:
+    """The arguments that recommend to one user. Item-based models give reasons, too."""
+    # With = an id may begin with a dash.
+    options = ["recommend", str(folder), f"--user={user_id}"]
+    return [*options, "--why"] if has_reasons else options
+
+
+def disclosure_options(folder: Path, after: int) -> list[str]:
+    """The arguments that attack the updates of all users up to a round."""
+    return ["disclosure", str(folder), f"--rounds={after}"]
+
+
 def compare_options(methods: Mapping[str, Experiment], seeds: Sequence[int]) -> list[str] | None:
     """The arguments of `coterie compare` that repeat a comparison; None if none does.
 

@@ -8,16 +8,20 @@ from fastapi import APIRouter, Query
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
+from coterie.console.commands import disclosure_options, recommend_options, shown_command
 from coterie.console.folders import FoundFolder
 from coterie.console.inspecting import inspect_user
 from coterie.console.pages.clusters import recording_state
 from coterie.console.pages.live import RunId
 from coterie.console.pages.replies import as_reply
 from coterie.console.plain_json import finite
+from coterie.console.recordings.recording import Recording
 from coterie.console.workspace import Workspace
 from coterie.core.printable import one_line
 from coterie.errors import RunError
 from coterie.experiments import run_folder
+from coterie.experiments.finished_run import Run
+from coterie.models.item_based import ItemBased
 from coterie.serving.model import UnknownId
 from coterie.types import JsonObject
 
@@ -75,7 +79,30 @@ def about_user(workspace: Workspace, run: str, user: int) -> JsonObject:
     recording = workspace.recordings.of(folder.path) if about["is_recorded"] else None
     if recording is not None:
         about |= {"n_rounds": recording.n_rounds, "is_open": recording.received is not None}
+    about["commands"] = _commands(folder, model, recording, user)
     return finite(about | {"user": inspect_user(model, recording, user)})
+
+
+def _commands(
+    folder: FoundFolder, run: Run, recording: Recording | None, user: int
+) -> list[JsonObject]:
+    """The command lines that make what the page shows, apart from the recording."""
+    user_id = str(run.catalogue.user_ids[user])
+    commands: list[JsonObject] = []
+    # An id with control characters is not put into a line that is pasted into a terminal.
+    if one_line(user_id) == user_id:
+        has_reasons = isinstance(run.model, ItemBased)
+        options = recommend_options(folder.path, user_id, has_reasons)
+        commands.append(_titled("The recommendations on the command line", options))
+    if recording is not None and recording.inferred is not None:
+        after = int(recording.inferred.after[-1])
+        options = disclosure_options(folder.path, after)
+        commands.append(_titled("What attackers infer of all users, on the command line", options))
+    return commands
+
+
+def _titled(title: str, options: list[str]) -> JsonObject:
+    return {"title": title, "command": shown_command(options)}
 
 
 def _simulation(workspace: Workspace, run: str) -> FoundFolder:

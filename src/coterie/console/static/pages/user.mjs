@@ -3,7 +3,7 @@
 
 import { get } from '../api.mjs'
 import { figureCard } from '../chart.mjs'
-import { field, h, notice, replace, table } from '../dom.mjs'
+import { commandBox, field, h, notice, replace, table } from '../dom.mjs'
 import * as format from '../format.mjs'
 import { chooseRun, recordCard, titleOf } from '../recording.mjs'
 
@@ -70,7 +70,9 @@ function show(main, about, again) {
     h('a', { href: `#/user?run=${about.run}` }, 'Other users'), h('a', { href: `#/clusters?run=${about.run}&user=${user.index}` }, 'On the map')),
   tiles(about),
   h('div', { class: 'grid history-and-lists start' }, historyCard(user), recommendedCard(about)),
-  recorder ?? [receivedCard(about), inferredCards(about, ends)])
+  recorder ?? [receivedCard(about), inferredCards(about, ends)],
+  about.commands.map(({ title, command }) => commandBox(command, title)),
+  about.is_recorded ? commandBox(about.command, 'Record this run on the command line') : null)
   return () => ends.forEach((end) => end())
 }
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -56,10 +58,23 @@ def read_lines(path: Path, start: int = 0, most: int = MOST_BLOCK) -> tuple[list
 
 def first_and_last(path: Path) -> tuple[JsonObject, JsonObject]:
     """(the first line, the last line), read without what is between; empty if there are none."""
-    size = path.stat().st_size
-    first, _ = read_lines(path, 0, min(HEAD, max(size, 1)))
-    last, _ = read_lines(path, max(0, size - TAIL), TAIL)
-    return first[0].line if first else {}, last[-1].line if last else {}
+    with path.open("rb") as file:
+        head = file.read(HEAD)
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(0, size - TAIL))
+        tail = file.read(TAIL)
+    return _first_of(_complete(head), path), _first_of(reversed(_complete(tail)), path)
+
+
+def _complete(block: bytes) -> list[bytes]:
+    """The lines of a block that have an end."""
+    return block[: block.rfind(b"\n") + 1].splitlines()
+
+
+def _first_of(texts: Iterable[bytes], path: Path) -> JsonObject:
+    """The first text that is a line of a log; the others are not parsed."""
+    parsed = (_parsed(text, path) for text in texts)
+    return next((line for line in parsed if line is not None), {})
 
 
 def _parsed(text: bytes, path: Path) -> JsonObject | None:

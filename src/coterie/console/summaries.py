@@ -65,6 +65,10 @@ class RunSummary:
     error: str = ""
     """Why it cannot be read."""
 
+    def as_json(self) -> JsonObject:
+        """The fields by name; `asdict` copies each of them deeply, which takes ten times as long."""
+        return {name: getattr(self, name) for name in self.__slots__}
+
 
 @dataclass(slots=True)
 class RunSummaries:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import Annotated
 
 from fastapi import APIRouter, Query
@@ -38,7 +37,7 @@ def all_runs(workspace: Workspace) -> JsonObject:
     runs = workspace.runs()
     return {
         "folders": [str(root) for root in workspace.folders.roots],
-        "runs": [asdict(summary) for summary in runs],
+        "runs": [summary.as_json() for summary in runs],
     }
 
 

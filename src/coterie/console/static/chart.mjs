@@ -118,8 +118,9 @@ function tracesOf(figure, axis) {
 }
 
 function bandOf(series, x, colour, n) {
-  const edge = { type: 'scatter', mode: 'lines', x, line: { width: 0 }, showlegend: false, hoverinfo: 'skip', legendgroup: String(n) }
-  return [{ ...edge, y: series.low }, { ...edge, y: series.high, fill: 'tonexty', fillcolor: `${colour}2e` }]
+  // Edges tell bands apart where they overlap.
+  const edge = { type: 'scatter', mode: 'lines', x, line: { width: 1, color: `${colour}59` }, showlegend: false, hoverinfo: 'skip', legendgroup: String(n) }
+  return [{ ...edge, y: series.low }, { ...edge, y: series.high, fill: 'tonexty', fillcolor: `${colour}21` }]
 }
 
 function levelOf(figure, series, axis, colour) {
@@ -140,7 +141,8 @@ function layoutOf(figure, axis) {
     paper_bgcolor: 'rgba(0,0,0,0)', plot_bgcolor: 'rgba(0,0,0,0)',
     font: { family: 'system-ui, sans-serif', size: 12, color: text },
     xaxis: { ...lines, title: { text: plain(axis) }, rangemode: figure.fromZero ? 'tozero' : 'normal' },
-    yaxis: { ...lines, title: { text: plain(figure.y_label) } },
+    // With a standoff the title is placed beside the tick labels, however long they are.
+    yaxis: { ...lines, title: { text: plain(figure.y_label), standoff: 10 } },
   }
 }
 

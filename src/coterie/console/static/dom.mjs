@@ -72,7 +72,12 @@ export function commandBox(command, title = 'Repeat this on the command line') {
     setTimeout(() => { button.textContent = 'Copy' }, 1500)
   })
   return h('section', { class: 'card' }, h('h2', {}, title),
-    h('div', { class: 'command' }, h('pre', { class: 'command-line' }, command), button))
+    h('div', { class: 'command' }, h('pre', { class: 'command-line' }, wordsOf(command)), button))
+}
+
+/** Lines break between words, and within a word only if it is wider than the box. */
+function wordsOf(command) {
+  return command.split(' ').flatMap((word, n) => [n ? ' ' : null, word ? h('span', { class: 'word' }, word) : null])
 }
 
 async function copied(text) {

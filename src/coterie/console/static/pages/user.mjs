@@ -67,7 +67,7 @@ function show(main, about, again) {
   const recorder = about.is_recorded ? null : recordCard(about, again)
   if (recorder) ends.push(recorder.close)
   replace(main, titleOf(`User ${user.id}`, about,
-    h('a', { href: `#/user?run=${about.run}` }, 'Other users'), h('a', { href: `#/clusters?run=${about.run}&user=${user.index}` }, 'On the map')),
+    h('a', { href: `#/user?run=${about.run}` }, 'Other users'), about.why_not ? null : h('a', { href: `#/clusters?run=${about.run}&user=${user.index}` }, 'On the map')),
   tiles(about),
   h('div', { class: 'grid history-and-lists start' }, historyCard(user), recommendedCard(about)),
   recorder ?? [receivedCard(about), inferredCards(about, ends)],
@@ -78,6 +78,7 @@ function show(main, about, again) {
 
 function tiles({ user }) {
   const { received, inferred } = user
+  if (!received && !inferred) return null
   const best = inferred && bestOf(inferred)
   return h('dl', { class: 'tiles' },
     field('History', format.count(user.n_history), user.n_history === 1 ? 'item' : 'items'),
@@ -107,7 +108,7 @@ function historyCard(user) {
   const items = user.history
   const rest = items.slice(FIRST_ITEMS)
   return h('section', { class: 'card' }, h('h2', {}, 'History'),
-    h('p', { class: 'quiet small' }, 'What this user’s client trains on.'),
+    h('p', { class: 'quiet small' }, `${format.count(user.n_history)} ${user.n_history === 1 ? 'item' : 'items'} of this user in the training data.`),
     h('ul', { class: 'chips' }, items.slice(0, FIRST_ITEMS).map((item) => chip(item))),
     rest.length ? h('details', {}, h('summary', {}, `${format.count(user.n_history - FIRST_ITEMS)} more`),
       h('ul', { class: 'chips' }, rest.map((item) => chip(item))),
@@ -120,10 +121,17 @@ function recommendedCard({ user, algorithm }) {
     similarity: 'Why: the items of the history whose rows are nearest, by cosine. They accompany the score; they do not cause it.',
     '': `${algorithm} does not compare items, so it cannot say why.`,
   }[user.why]
-  const rows = user.recommended.map((item, n) => [`${n + 1}. ${nameOf(item)}`, format.signed(item.score, 3), reasons(item.reasons, user.why)])
+  const digits = digitsOf(user.recommended.map((item) => item.score))
+  const rows = user.recommended.map((item, n) => [`${n + 1}. ${nameOf(item)}`, format.signed(item.score, digits), reasons(item.reasons, user.why)])
   const columns = [{ title: 'Item', lead: true }, { title: 'Score', kind: 'number' }, { title: 'Why', kind: 'rest' }]
   return h('section', { class: 'card' }, h('h2', {}, 'Recommendations'), h('p', { class: 'quiet small' }, words),
     rows.length ? table(columns, rows) : h('p', {}, 'The model does not serve this user: it had nothing to train on.'))
+}
+
+/** Decimals with which the largest of some scores has three digits. */
+function digitsOf(scores) {
+  const largest = Math.max(...scores.map(Math.abs))
+  return largest > 0 ? Math.min(8, Math.max(3, 2 - Math.floor(Math.log10(largest)))) : 3
 }
 
 function reasons(found, kind) {

@@ -55,6 +55,21 @@ def test_a_node_trusts_its_own_federations_server(keys: Path):
         call(listening(keys), keys, keys / "ca.pem")
 
 
+def test_phones_accept_the_certificate(tmp_path: Path):
+    """The rules of Apple for servers of authorities that users install: 825 days, and a purpose."""
+    from cryptography import x509
+    from cryptography.x509.oid import ExtendedKeyUsageOID
+
+    certificates.init(tmp_path / "keys", ["10.0.0.5"])
+    certificates.renew(tmp_path / "keys")
+    found = read_certificate(tmp_path / "keys" / "server.pem")
+    # The first and the last second are part of the validity.
+    lasts = found.not_valid_after_utc - found.not_valid_before_utc + timedelta(seconds=1)
+    assert timedelta(days=820) < lasts <= timedelta(days=825)
+    purposes = found.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
+    assert list(purposes) == [ExtendedKeyUsageOID.SERVER_AUTH]
+
+
 def test_a_server_of_another_federation_is_refused(keys: Path, tmp_path: Path):
     certificates.init(tmp_path / "others", ["127.0.0.1"])
     with pytest.raises(ConfigError, match="is not trusted by"):

@@ -56,6 +56,9 @@ def code(
         say(f"{made}  {address}")
         if qr:
             say(qr_text(address))
+    if store.url().startswith("https:"):
+        # Not among the codes: scripts read those.
+        say("Each device has to trust the federation's ca.pem first: docs/device.md.", err=True)
 
 
 @app.command("list")

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric import ec
 
 SERVER_DAYS = 825
-"""Validity of a server's certificate; most programs accept no more."""
+"""Validity of a server's certificate, with the skew. Phones of Apple refuse more."""
 AUTHORITY_DAYS = 3650
 """Validity of an authority. Every node holds its certificate, so replacing it is laborious."""
 CLOCK_SKEW = datetime.timedelta(minutes=5)
@@ -57,14 +57,20 @@ class Issuer:
     def issue(self, key: ec.EllipticCurvePrivateKey, hosts: Sequence[str]) -> x509.Certificate:
         """A server's certificate for these names and addresses. It never outlives the authority."""
         from cryptography import x509
+        from cryptography.x509.oid import ExtendedKeyUsageOID
 
-        until = _now() + datetime.timedelta(days=SERVER_DAYS)
+        # It begins before now, so that it ends before as well; the margin is for both ends to count.
+        until = _now() + datetime.timedelta(days=SERVER_DAYS) - 2 * CLOCK_SKEW
         until = min(until, self.certificate.not_valid_after_utc)
         subject = _name("Coterie server")
-        builder = _builder(
-            key, subject, self.key, self.certificate.subject, until, authority=False
-        ).add_extension(
-            x509.SubjectAlternativeName([_alternative(host) for host in hosts]), critical=False
+        names = x509.SubjectAlternativeName([_alternative(host) for host in hosts])
+        builder = (
+            _builder(key, subject, self.key, self.certificate.subject, until, authority=False)
+            .add_extension(names, critical=False)
+            # Phones of Apple refuse a server's certificate without it.
+            .add_extension(
+                x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False
+            )
         )
         return _signed(builder, self.key)
 

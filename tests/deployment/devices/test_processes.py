@@ -9,9 +9,11 @@ import subprocess
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from browser import needs_browser
 from deployment.devices.conftest import ON_DEVICES, free_port, renamed
 from deployment.devices.stand_in import Browser, Client
 from deployment.test_federation import COTERIE, Site, keyed, kill_9
@@ -124,6 +126,59 @@ def test_a_gateway_that_is_killed_in_a_round_goes_on_with_it(device_site: Device
     listed = json.loads(site.command("device", "list", "run", "--json"))
     assert [row["device"] for row in listed] == [c.browser.device for c in site.clients]
     assert sorted(row["user"] for row in listed) == [197, 198, 199]
+
+
+@pytest.mark.long
+@needs_browser
+def test_phones_take_part_over_tls(device_site: DeviceSite, chromium: Any) -> None:
+    """From the address of the QR code to recommendations, in a window of a phone's size."""
+    site = device_site
+    site.config(1, PFPL.replace("least_devices: 3", "least_devices: 2"))
+    site.make_keys()
+    server = site.serve_devices()
+    assert "devices have to trust keys/ca.pem, fingerprint " in site.log(server)
+    lines = site.command("device", "code", "run", "--count", "2").splitlines()
+    faults: list[str] = []
+    pages = [phone(chromium, line.split()[1], faults) for line in lines]
+    for page in pages:
+        page.locator("#send-all").click()
+    for page in pages:
+        page.locator("#status").filter(has_text="Training is over").wait_for()
+        page.click("#recommend")
+        page.wait_for_selector("#best li")
+        assert page.evaluate("document.documentElement.scrollWidth") <= 390
+        assert page.locator("#log tr").count() == 5
+    site.wait(lambda: server.poll() is not None, 120)
+    assert server.returncode == 0, site.log(server)
+    assert site.status()["round"] == 5
+    assert faults == []
+
+
+def phone(chromium: Any, address: str, faults: list[str]) -> Any:
+    """A phone that trusts the certificate has opened an address, picked items, and joined."""
+    assert address.startswith("https://127.0.0.1:")
+    context = chromium.new_context(
+        viewport={"width": 390, "height": 844},
+        device_scale_factor=3,
+        is_mobile=True,
+        has_touch=True,
+        ignore_https_errors=True,
+    )
+    page = context.new_page()
+    page.set_default_timeout(120_000)
+    page.on("pageerror", lambda error: faults.append(str(error)))
+    page.on("console", lambda line: faults.append(line.text) if line.type == "error" else None)
+    page.goto(address)
+    page.wait_for_selector("main:not([hidden])")
+    assert page.evaluate("window.isSecureContext")
+    assert "#" not in page.url
+    for n in range(3):
+        page.fill("#search", str(n))
+        page.locator("#results button").first.tap()
+    page.fill("#search", "")
+    page.locator("#join-button").tap()
+    page.wait_for_selector("#joined:not([hidden])")
+    return page
 
 
 @pytest.mark.long

@@ -45,6 +45,11 @@ def serving_devices(
     gateway.store.put_url(url)
     with listening(gate, address, keys):
         progress.log(f"{folder}: devices enrol at {url} with a code: coterie device code {folder}")
+        if keys is not None:
+            progress.log(
+                f"before they open it, devices have to trust {keys / 'ca.pem'}, fingerprint "
+                f"{fingerprint}. docs/device.md says how a phone does"
+            )
         try:
             yield gateway
         finally:

@@ -66,7 +66,8 @@ class DevicePage {
       ["Algorithm", terms.algorithm],
       ["Items", terms.items.toLocaleString("en")],
       ["Rounds", String(terms.rounds ?? "")],
-      ["Messages", "plain: the gateway and the server can read every message"],
+      ["Messages", "plain: the gateway and the server can read every message. Secure aggregation would " +
+        "hide them; this page has no client of its stages"],
       ["Run", terms.run],
       ["Fingerprint", terms.fingerprint ?? ""],
     ].filter(([, value]) => value);

@@ -21,6 +21,13 @@ const FEDALS_NUMBERS = {
   reg: { least: Number.MIN_VALUE, most: Infinity, isWhole: false },
   reg_exponent: { least: 0, most: 2, isWhole: false },
 };
+/** Why this page takes no part in what others can: docs/device.md has the measurements. */
+const WHY_NOT = {
+  fedease: "Its plain message is the history, and its model has a number for each pair of items. ",
+  fedslim: "Its plain message is the history, and its model has a number for each pair of items. ",
+  ring: "The page has no client of the stages of secure aggregation. ",
+  secagg: "The page has no client of the stages of secure aggregation. ",
+};
 /** Algorithms whose client this page has, with the settings of their clients. */
 const NUMBERS = { pfpl: FPL_NUMBERS, "pfpl+": FPL_NUMBERS, fedals: FEDALS_NUMBERS };
 const MOST_ITEMS = 2 ** 24;
@@ -78,6 +85,6 @@ function refuseUnless(isRight, name, value, expected) {
   if (!isRight)
     throw new RangeError(
       `the federation's ${name} is ${value}; this page takes part with ${expected.join(" or ")}. ` +
-        "Use a node for others.",
+        `${WHY_NOT[value] ?? ""}Use a node for others.`,
     );
 }

@@ -26,6 +26,7 @@ ALGORITHMS: dict[str, str] = {
     "fedrecon": "coterie.algorithms.fedrecon",
     "fedncf": "coterie.algorithms.fedncf",
     "fedmf": "coterie.algorithms.fedmf",
+    "colr": "coterie.algorithms.colr",
     "fedease": "coterie.algorithms.fedease",
     "fedslim": "coterie.algorithms.fedslim",
     "fcf": "coterie.algorithms.fcf",

@@ -88,6 +88,7 @@ def test_which_algorithms_offer_secure_aggregation():
         "fedrecon",
         "fedncf",
         "fedmf",
+        "colr",
         "fedease",
         "fedslim",
         "fedmvmf",

@@ -34,7 +34,7 @@ SMALL = {"n_users": 60, "n_items": 40, "mean_interactions": 10, "n_groups": 3}
 PERSONAL = {"pfedrec", "fedrap"}
 A_TENTH = {"fedrecon", "fedncf", "colr"}
 """Algorithms of sums whose cohort, a tenth of the users by default, is too small here."""
-IN_ROUNDS = {"fcf", "fedmvmf", "fedmf"} | PERSONAL
+IN_ROUNDS = {"fcf", "fedmvmf", "fedmf", "lightfr"} | PERSONAL
 SUMS = {"pfpl", "pfpl+", "fedals", "fedease", "fedslim"} | IN_ROUNDS | A_TENTH
 SEQUENTIAL = {"sfpl", "sfpl+"}
 AVERAGING = {"fedavg", "fedfast", "fedavg+actvsamp", "fedavg+actvagg", "fedbso"}

@@ -12,6 +12,7 @@ from coterie.errors import ConfigError, UnknownName
 from coterie.experiments.config import Choice
 from coterie.models import factors
 from coterie.models.additive_scores import AdditiveScores
+from coterie.models.binary_codes import BinaryCodes
 from coterie.models.directions import Directions
 from coterie.models.factors import Factors
 from coterie.models.gmf import GMF
@@ -132,6 +133,13 @@ def some_of_each() -> list[Recommender]:
             floats([1, 0, 9], [0, 2, 9]),
             floats([1, 0], [0, 1], [1, 1]),
         ),
+        BinaryCodes(  # of three bits; the last five of a byte are not used
+            np.array([[0b10100000], [0b00000000]], np.uint8),
+            np.array([[0b10100000], [0b01000000], [0b10000000]], np.uint8),
+            np.array([3], np.int64),
+            floats(0.5),
+            floats(3),
+        ),
     ]
 
 
@@ -165,6 +173,7 @@ each_model = pytest.mark.parametrize("model", some_of_each(), ids=lambda m: m.ki
         ),
         (some_of_each()[17], [[1, 2, 3], [4, 5, 6]]),
         (some_of_each()[18], [[1 + 1, 2, 3 + 1], [4, 5 + 2, 6 + 2]]),
+        (some_of_each()[19], [[4.5, 1.5, 3.5], [2.5, 3.5, 3.5]]),
     ],
     ids=[
         "factors",
@@ -185,6 +194,7 @@ each_model = pytest.mark.parametrize("model", some_of_each(), ids=lambda m: m.ki
         "private-neumf",
         "personal-scores",
         "additive-scores",
+        "binary-codes",
     ],
 )
 def test_scores_by_hand(model, by_hand):

@@ -27,6 +27,7 @@ ALGORITHMS: dict[str, str] = {
     "fedncf": "coterie.algorithms.fedncf",
     "fedmf": "coterie.algorithms.fedmf",
     "colr": "coterie.algorithms.colr",
+    "lightfr": "coterie.algorithms.lightfr",
     "fedease": "coterie.algorithms.fedease",
     "fedslim": "coterie.algorithms.fedslim",
     "fcf": "coterie.algorithms.fcf",

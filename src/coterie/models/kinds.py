@@ -18,6 +18,7 @@ KINDS: dict[str, tuple[str, str]] = {
     "private-neumf": ("coterie.models.private_neumf", "PrivateNeuMF"),
     "personal-scores": ("coterie.models.personal_scores", "PersonalScores"),
     "additive-scores": ("coterie.models.additive_scores", "AdditiveScores"),
+    "binary-codes": ("coterie.models.binary_codes", "BinaryCodes"),
     "random": ("coterie.models.random", "RandomScores"),
     "popular": ("coterie.models.popular", "ItemCounts"),
     "ease": ("coterie.models.linear", "ItemWeights"),

@@ -89,6 +89,7 @@ def test_which_algorithms_offer_secure_aggregation():
         "fedncf",
         "fedmf",
         "colr",
+        "lightfr",
         "fedease",
         "fedslim",
         "fedmvmf",

@@ -172,3 +172,105 @@ def test_a_new_user_by_hand():
     user = NewUser(items=np.zeros(1, np.int32))
     found = fedmf.score_new_user(model, user, fedmf.FedMF(reg_user=1.0))
     assert float(found[0]) == pytest.approx(4 / 5)
+
+
+# Virtual ratings (FedRec)
+
+
+def virtual_samples(
+    training: TrainingSet, t: int, s: fedmf.FedMF, P: np.ndarray, Q: np.ndarray, drawn: Any
+) -> list[list[tuple[int, float]]]:
+    """The samples of every user, as the paper has them: r' of y r + (1 - y) r'."""
+    found = []
+    for u, own in enumerate(drawn):
+        rated = dict(zip(training.positives.of(u).tolist(), ratings_of(training, u), strict=True))
+        mean = np.mean(list(rated.values())) if rated else 0.0
+        predict = s.virtual_ratings == "hybrid" and t >= s.hybrid_from
+        found.append([(i, rated.get(i, P[u] @ Q[i] if predict else mean)) for i, _ in own])
+    return found
+
+
+def ratings_of(training: TrainingSet, user: int) -> list[float]:
+    assert training.ratings is not None
+    offsets = training.positives.offsets
+    return training.ratings[offsets[user] : offsets[user + 1]].tolist()
+
+
+@pytest.mark.parametrize("virtual_ratings", ["average", "hybrid"])
+@pytest.mark.parametrize("reading", ["authors", "literal"])
+def test_rounds_with_virtual_ratings_equal_the_twin(virtual_ratings, reading, monkeypatch):
+    training = histories(4, n_users=14, n_items=11, rated=True)
+    changes = {"participation": 1.0, "virtual": 2, "hybrid_from": 1, "reading": reading}
+    world = world_for("fedmf", training, **FEW | changes, virtual_ratings=virtual_ratings)
+    s = world.settings
+    states, all_costs = play("fedmf", world, LocalEngine.over(world, training, 1))
+    (node,) = LocalEngine.over(world, training, 1).nodes
+    everybody = np.arange(14)
+    keys = streams.keys(node.seed, "virtual items", last=everybody.astype(np.int32))
+    implicit = TrainingSet(14, 11, training.positives, training.excluded, None)
+    drawn = by_user(draw_from(implicit, everybody, 2, 1, keys))
+    for t, costs in enumerate(all_costs):
+        P, Q = (a.astype(float) for a in (states[t].user_rows, states[t].item_rows))
+        samples = virtual_samples(training, t, s, P, Q, drawn)
+        chosen = [samples[u] for u in costs.users.tolist()]
+        monkeypatch.setattr("test_fedmf.by_user", lambda _, found=chosen: found)
+        P, Q = twin_round(world, training, states[t], costs.users, t)
+        np.testing.assert_allclose(states[t + 1].user_rows, P, atol=3e-5, rtol=0)
+        np.testing.assert_allclose(states[t + 1].item_rows, Q, atol=3e-5, rtol=0)
+    assert max(len(own) for own in drawn) > max(len(training.positives.of(u)) for u in range(13))
+
+
+def test_virtual_ratings_have_the_same_bits_on_nodes_and_under_secure_aggregation():
+    training = histories(6, n_users=30, n_items=20, rated=True)
+    virtual = {"virtual": 2, "virtual_ratings": "hybrid", "hybrid_from": 1, "participation": 1.0}
+    secure = {"secure_aggregation": "secagg", "colluders": 0, "group_size": 20}
+    one, _ = play_locally("fedmf", training, **FEW | virtual)
+    three, _ = play_locally("fedmf", training, nodes=3, wire=True, **FEW | virtual)
+    masked, _ = play_locally("fedmf", training, wire=True, **FEW | virtual, **secure)
+    assert sha256(one[-1]) == sha256(three[-1]) == sha256(masked[-1])
+
+
+def sent(training: TrainingSet, t: int, users: np.ndarray, **changes: Any) -> Any:
+    world = world_for("fedmf", training, **FEW | changes)
+    engine = LocalEngine.over(world, training, 1)
+    own = engine.gather(fedmf.init_clients)["user_rows"][users]
+    message = fedmf.broadcast(world, fedmf.init(world), users, t)
+    message.private_state["user_rows"] = own
+    result = fedmf.client_update(world, message, engine.nodes[0])
+    assert isinstance(result, tuple)
+    return result[0]
+
+
+def test_virtual_items_hide_the_rated_ones_in_one_round_and_fixed_ones_in_two():
+    training = histories(6, n_users=5, n_items=60, rated=True)
+    users = np.array([0, 1, 2], np.int32)
+    items = {
+        (way, t): [
+            set(u.items[u.offsets[k] : u.offsets[k + 1]].tolist()) for k in range(len(users))
+        ]
+        for way in ("fixed", "anew")
+        for t in range(8)
+        for u in [sent(training, t, users, virtual=2, virtual_items=way)]
+    }
+    for k, user in enumerate(users.tolist()):
+        rated = set(training.positives.of(user).tolist())
+        assert rated < items["fixed", 0][k]
+        assert len(items["fixed", 0][k]) > 1.5 * len(rated)
+        assert items["fixed", 0][k] == items["fixed", 7][k]
+        # Those that come back are the rated ones, and few others.
+        common = set.intersection(*(items["anew", t][k] for t in range(8)))
+        assert rated <= common
+        assert len(common - rated) < 0.4 * len(items["fixed", 0][k] - rated)
+
+
+def test_predictions_as_virtual_ratings_give_themselves_away():
+    """Their error is zero: in the literal reading so is the row, which no rated item has."""
+    training = histories(6, n_users=5, n_items=60, rated=True)
+    users = np.array([0, 1, 2], np.int32)
+    hybrid = {"virtual": 2, "virtual_ratings": "hybrid", "hybrid_from": 3, "reading": "literal"}
+    for t, shows in ((2, False), (3, True)):
+        updates = sent(training, t, users, **hybrid)
+        for k, user in enumerate(users.tolist()):
+            own = slice(updates.offsets[k], updates.offsets[k + 1])
+            moved = updates.items[own][np.abs(updates.item_rows[own]).max(axis=1) > 1]
+            assert np.array_equal(moved, training.positives.of(user)) == shows

@@ -20,6 +20,14 @@ without a key in every client's hands.
 rated; `part` is its own items alone, which tells the server what it rated. Results are the same
 bits. Under secure aggregation every item has a row in both.
 
+`virtual`: a client adds unrated items with made-up ratings, so that the rows of `part` no longer
+say what it rated. That is FedRec (Lin, Liang, Pan, Ming. FedRec: federated recommendation with
+explicit feedback. IEEE Intelligent Systems 36(5), 2021), on which FedRec++ builds (Liang, Pan,
+Ming. FedRec++: lossless federated recommendation with explicit feedback. AAAI 2021). Made-up
+ratings are noise. FedRec++ takes it out again: some clients collect the gradients of the virtual
+items of the others, and their sum is subtracted. Clients that are trusted with those are left out:
+what the server then has is the sum without virtual items, which secure aggregation gives as well.
+
 What paper and authors' code (Di-Chai/FedMF) leave open, or where they differ:
 
 - `reading`: in the authors' code p_u moves from rating to rating while Q does not change, and the
@@ -37,16 +45,18 @@ from dataclasses import dataclass, replace
 from typing import ClassVar, Literal, Self
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field
 
 from coterie import kernels
 from coterie.algorithms import fedavg
 from coterie.algorithms.algorithm import Algorithm
-from coterie.algorithms.local.samples import draw_from
+from coterie.algorithms.local.samples import Samples, draw_from
 from coterie.algorithms.local.settings import CohortSettings
 from coterie.core import parallel, streams
 from coterie.core.records import Record
 from coterie.core.settings import DataSize, SearchSpace
+from coterie.data.training_set import TrainingSet
 from coterie.federated.federation import (
     ON_CLIENTS,
     Accepted,
@@ -100,6 +110,16 @@ class FedMF(CohortSettings):
     """Regularisation of item vectors (mu); 0.0001 in the authors' code."""
     negatives: int = Field(4, ge=1)
     """Negatives drawn per positive (implicit feedback)."""
+    virtual: int = Field(0, ge=0, le=1000)
+    """Unrated items that a client adds per rated one, with virtual ratings (explicit feedback)."""
+    virtual_items: Literal["fixed", "anew"] = "fixed"
+    """Virtual items: the same in all rounds, or drawn in each, when those of two rounds give away
+    what was rated."""
+    virtual_ratings: Literal["average", "hybrid"] = "average"
+    """Virtual ratings: the mean rating of the user, or from round `hybrid_from` on the client's
+    own prediction."""
+    hybrid_from: int = Field(10, ge=0)
+    """First round whose virtual ratings are predictions (`virtual_ratings=hybrid`)."""
     start: Literal["random", "constant"] = "random"
     """Initial values: Gaussian, or all equal as in the authors' code."""
     start_scale: float = Field(0.1, gt=0)
@@ -158,8 +178,11 @@ def gradients(
     """-rate dJ_u/dq_i of the items that a client trained on, and its next vector."""
     s = world.settings
     keys = streams.keys(node.seed, "samples", message.round, last=message.users)
-    samples = draw_from(node.training, node.positions(message.users), s.negatives, 1, keys)
     before = message.private_state["user_rows"]
+    if s.virtual and node.training.ratings is not None:
+        samples = with_virtual_ratings(world, message, node, keys)
+    else:
+        samples = draw_from(node.training, node.positions(message.users), s.negatives, 1, keys)
     after = np.empty_like(before)
     changes = np.empty((len(samples.items), s.embedding_size), np.int32)
     kernel = kernels.load("fedmf").train
@@ -195,6 +218,39 @@ def gradients(
         dense=none,
     )
     return updates, {"user_rows": after}
+
+
+def with_virtual_ratings(
+    world: World[FedMF], message: Message, node: NodeData, keys: NDArray[np.uint64]
+) -> Samples:
+    """A client's ratings, each followed by unrated items that it makes up ratings for."""
+    s = world.settings
+    users = node.positions(message.users)
+    if s.virtual_items == "fixed":
+        keys = streams.keys(node.seed, "virtual items", last=message.users)
+    unrated = replace(node.training, ratings=None)
+    samples = draw_from(unrated, users, s.virtual, 1, keys)
+    client = np.repeat(np.arange(len(users)), samples.counts)
+    items = samples.items[samples.offsets[client] + samples.places]
+    real = samples.targets > 0
+    ratings = known_ratings(node.training, users[client[real]], items[real])
+    total = np.bincount(client[real], ratings, len(users))
+    mean = total / np.maximum(np.bincount(client[real], minlength=len(users)), 1)
+    targets = mean[client].astype(np.float32)
+    if s.virtual_ratings == "hybrid" and message.round >= s.hybrid_from:
+        p = message.private_state["user_rows"][client]
+        q = message.common["item_rows"][items]
+        targets = (p * q).sum(axis=1).astype(np.float32)
+    targets[real] = ratings
+    return replace(samples, targets=targets)
+
+
+def known_ratings(training: TrainingSet, users: Longs, items: Ints) -> Floats:
+    """The ratings of pairs of users and items of a training set."""
+    assert training.ratings is not None
+    pairs = training.users.astype(np.int64) * training.n_items + training.positives.items
+    found: Floats = training.ratings[np.searchsorted(pairs, users * training.n_items + items)]
+    return found
 
 
 def client_update(world: World[FedMF], message: Message, node: NodeData) -> ClientResult:

@@ -59,7 +59,7 @@ class Issuer:
         from cryptography import x509
         from cryptography.x509.oid import ExtendedKeyUsageOID
 
-        # It begins before now, so that it ends before as well; the margin is for both ends to count.
+        # It begins before now and ends before as well; the margin counts at both ends.
         until = _now() + datetime.timedelta(days=SERVER_DAYS) - 2 * CLOCK_SKEW
         until = min(until, self.certificate.not_valid_after_utc)
         subject = _name("Coterie server")
@@ -68,9 +68,7 @@ class Issuer:
             _builder(key, subject, self.key, self.certificate.subject, until, authority=False)
             .add_extension(names, critical=False)
             # Phones of Apple refuse a server's certificate without it.
-            .add_extension(
-                x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False
-            )
+            .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
         )
         return _signed(builder, self.key)
 

@@ -174,9 +174,9 @@ def add_changes(
             add_integers(sums, row + f, change, n)
         for f in range(whole, d):
             entry = quantise((q[r * width + f] - flat[row + f]) * per_unit)
-            refused = refused or entry >= TOO_LARGE or entry <= -TOO_LARGE
+            refused = refused or bool(abs(np.int64(entry)) >= TOO_LARGE)
             sums[row + f] += np.int64(n) * entry
     store(q, 0, marks)
     for f in range(LANES):
-        refused = refused or q[f] > NOTHING
+        refused = refused or bool(q[f] > NOTHING)
     return OUT_OF_RANGE if refused else FINE

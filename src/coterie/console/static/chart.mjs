@@ -142,8 +142,15 @@ function layoutOf(figure, axis) {
     font: { family: 'system-ui, sans-serif', size: 12, color: text },
     xaxis: { ...lines, title: { text: plain(axis) }, rangemode: figure.fromZero ? 'tozero' : 'normal' },
     // With a standoff the title is placed beside the tick labels, however long they are.
-    yaxis: { ...lines, title: { text: plain(figure.y_label), standoff: 10 } },
+    yaxis: { ...lines, title: { text: plain(figure.y_label), standoff: 10 }, ...aroundOneValue(figure) },
   }
+}
+
+/** Around a single value plotly would show one more and one less, also of a share. */
+function aroundOneValue({ series }) {
+  const values = new Set(series.flatMap((one) => [...one.y, ...one.low ?? [], ...one.high ?? []]).filter(Number.isFinite))
+  const [value] = values
+  return values.size === 1 && value > 0 ? { range: [0, 1.5 * value] } : {}
 }
 
 /** One row a point. A cell that a spreadsheet would calculate is quoted. */

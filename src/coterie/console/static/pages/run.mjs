@@ -244,7 +244,7 @@ function showRefused(page) {
   const refused = Object.entries(refusedOf(page))
   const last = page.federation?.last_refused ?? {}
   replace(page.parts.refused, refused.length ? h('section', { class: 'card' }, h('h2', {}, 'Refused updates'),
-    table([{ title: 'Reason', lead: true }, { title: 'Number', kind: 'number' }, { title: 'Last' }],
+    table([{ title: 'Reason', lead: true }, { title: 'Number', kind: 'number' }, { title: 'Last', kind: 'rest' }],
       refused.map(([reason, count]) => [reason, format.count(count), last[reason] ?? '']))) : null)
 }
 

@@ -62,7 +62,7 @@ class FreeMemory:
         self.empty_caches()
         if not self.is_collected:
             # Importing and compiling leave 50,000 objects in cycles. By itself, Python looks at
-            # old objects again when there are a quarter as many new ones, which takes hours here.
+            # old objects again only when there are a quarter as many new ones.
             gc.collect()
             self.is_collected = True
         return_free_memory()

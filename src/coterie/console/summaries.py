@@ -66,7 +66,7 @@ class RunSummary:
     """Why it cannot be read."""
 
     def as_json(self) -> JsonObject:
-        """The fields by name; `asdict` copies each of them deeply, in ten times as long."""
+        """The fields by name. `asdict` copies each deeply, which takes ten times as long."""
         return {name: getattr(self, name) for name in self.__slots__}
 
 

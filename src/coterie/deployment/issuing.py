@@ -59,7 +59,7 @@ class Issuer:
         from cryptography import x509
         from cryptography.x509.oid import ExtendedKeyUsageOID
 
-        # It begins before now and ends before as well; the margin counts at both ends.
+        # It begins before now, so it ends earlier, too; with a margin, since both ends count.
         until = _now() + datetime.timedelta(days=SERVER_DAYS) - 2 * CLOCK_SKEW
         until = min(until, self.certificate.not_valid_after_utc)
         subject = _name("Coterie server")

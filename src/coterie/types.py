@@ -15,7 +15,7 @@ Floats: TypeAlias = NDArray[np.float32]
 Doubles: TypeAlias = NDArray[np.float64]
 Bools: TypeAlias = NDArray[np.bool_]
 Ids: TypeAlias = NDArray[Any]  # external ids: strings, or integers where the caller gave integers
-Bytes: TypeAlias = NDArray[np.uint8]
+Octets: TypeAlias = NDArray[np.uint8]
 Signs: TypeAlias = NDArray[np.int8]  # +1 and -1
 JsonObject: TypeAlias = dict[str, Any]
 """A parsed JSON object, or one to be written."""

@@ -47,4 +47,5 @@ def server_step(
     for item in range(len(Q)):
         n = sum(item in items for items in trained_on) if average == "touched" else len(sent)
         total[item] /= max(n, 1)
-    return Q + total @ B
+    after: np.ndarray = Q + total @ B
+    return after

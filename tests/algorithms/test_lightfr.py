@@ -19,6 +19,7 @@ from coterie.data.training_set import TrainingSet
 from coterie.engines.local import LocalEngine
 from coterie.federated.federation import World
 from coterie.kernels.fallback import lightfr as without_numba
+from coterie.models import binary_codes
 from coterie.models.binary_codes import BinaryCodes, packed, unpacked
 from coterie.models.new_user import NewUser
 from coterie.testing import FederatedAlgorithmTests
@@ -221,6 +222,16 @@ def test_scores_are_inner_products(bits):
     np.testing.assert_array_equal(model.score(users, picked), taken)
     similar = model.similar_items(2)
     np.testing.assert_allclose(similar, D.astype(int) @ D[2].astype(int) / bits, atol=1e-6)
+
+
+def test_blocks_of_codes_change_nothing(monkeypatch):
+    rng = np.random.default_rng(3)
+    left, right = (rng.integers(0, 256, (n, 9)).astype(np.uint8) for n in (3, 50))
+    whole = binary_codes.distances(left, right)
+    monkeypatch.setattr(binary_codes, "BLOCK", 7)
+    np.testing.assert_array_equal(binary_codes.distances(left, right), whole)
+    by_bits = np.unpackbits(left[:, None] ^ right, axis=2).sum(axis=2)
+    np.testing.assert_array_equal(whole, by_bits)
 
 
 def test_predicted_ratings_are_in_the_range_of_ratings():

@@ -240,7 +240,8 @@ def server_update(
 def model(world: World[LightFR], state: LightFRState) -> BinaryCodes:
     """b_u . d_i; with ratings, scaled back to them."""
     s = world.settings
-    scale, offset = 1.0, 0.0
+    scale = 1.0
+    offset = 0.0
     if world.rated:
         scale = (s.highest_rating - s.lowest_rating) / (2 * s.bits)
         offset = (s.highest_rating + s.lowest_rating) / 2

@@ -12,10 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coterie.models.recommender import Recommender
-from coterie.types import Bytes, Floats, Ints, Longs, Signs
+from coterie.types import Floats, Ints, Longs, Octets, Signs
 
 WORD = 8
 """Bytes that are compared at a time."""
+BLOCK = 1 << 14
+"""Codes that are compared at a time, so that what is in between stays in the processor's cache."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,8 +26,8 @@ class BinaryCodes(Recommender):
     of_users: ClassVar[tuple[str, ...]] = ("user_codes",)
     private: ClassVar[tuple[str, ...]] = ("user_codes",)
     trained: ClassVar[tuple[str, ...]] = ("user_codes", "item_codes")
-    user_codes: Bytes  # (users, bytes) eight bits in each; those after the last are zero
-    item_codes: Bytes  # (items, bytes)
+    user_codes: Octets  # (users, bytes) eight bits in each; those after the last are zero
+    item_codes: Octets  # (items, bytes)
     bits: Longs  # (1,) k
     scale: Floats  # (1,) a
     offset: Floats  # (1,) c
@@ -43,7 +45,7 @@ class BinaryCodes(Recommender):
         different = distances(self.item_codes[item : item + 1], self.item_codes)[0]
         return (1 - 2 * different / np.float32(self.bits[0])).astype(np.float32)
 
-    def _scores(self, codes: Bytes, items: Ints | None) -> Floats:
+    def _scores(self, codes: Octets, items: Ints | None) -> Floats:
         if items is None:
             different = distances(codes, self.item_codes)
         else:
@@ -55,28 +57,30 @@ class BinaryCodes(Recommender):
         return scores
 
 
-def packed(signs: Signs) -> Bytes:
+def packed(signs: Signs) -> Octets:
     """(n, k) vectors of +1 and -1 as codes; a bit is set for +1."""
     return np.packbits(signs > 0, axis=1)
 
 
-def unpacked(codes: Bytes, bits: int) -> Signs:
+def unpacked(codes: Octets, bits: int) -> Signs:
     """The inverse of `packed`."""
     found = np.unpackbits(codes, axis=1, count=bits).astype(np.int8)
     return 2 * found - 1
 
 
-def distances(left: Bytes, right: Bytes) -> NDArray[np.uint16]:
+def distances(left: Octets, right: Octets) -> NDArray[np.uint16]:
     """(n, m) the number of bits in which every code on the left differs from every other."""
     a = _words(left)
     b = _words(right)
     found = np.zeros((len(left), len(right)), np.uint16)
-    for w in range(a.shape[1]):
-        found += np.bitwise_count(a[:, None, w] ^ b[None, :, w])
+    for first in range(0, len(right), BLOCK):
+        part = slice(first, first + BLOCK)
+        for w in range(a.shape[1]):
+            found[:, part] += np.bitwise_count(a[:, None, w] ^ b[None, part, w])
     return found
 
 
-def _words(codes: Bytes) -> NDArray[np.uint64]:
+def _words(codes: Octets) -> NDArray[np.uint64]:
     """Eight bytes at a time, the last word filled up with zeros."""
     n, width = codes.shape
     if width % WORD == 0 and codes.flags.c_contiguous:

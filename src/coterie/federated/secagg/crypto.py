@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from coterie.errors import MissingExtra
 from coterie.federated.secagg.words import UNSIGNED, Word, Words
+from coterie.types import Octets
 
 if TYPE_CHECKING:
     from cryptography.exceptions import InvalidTag
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
 
 Uint64Array = NDArray[np.uint64]
 """A vector of integers modulo 2^64."""
-Octets = NDArray[np.uint8]
 Seed = NewType("Seed", bytes)
 SEED_BYTES = 32
 KEY_BYTES = 32

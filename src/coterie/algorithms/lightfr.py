@@ -67,7 +67,7 @@ from coterie.federated.federation import (
 )
 from coterie.models.binary_codes import BinaryCodes, packed, unpacked
 from coterie.models.new_user import NewUser, targets_and_weights
-from coterie.types import Bytes, Floats, Ints, Longs, Message, Signs, Sizes, Updates
+from coterie.types import Floats, Ints, Longs, Message, Octets, Signs, Sizes, Updates
 
 
 class LightFR(CohortSettings):
@@ -119,11 +119,11 @@ class LightFR(CohortSettings):
 @dataclass(frozen=True, slots=True)
 class LightFRState(Record):
     private: ClassVar[tuple[str, ...]] = ("user_codes",)
-    item_codes: Bytes  # (items, bytes) D
-    user_codes: Bytes  # (users, bytes) b, on the clients
+    item_codes: Octets  # (items, bytes) D
+    user_codes: Octets  # (users, bytes) b, on the clients
 
 
-def random_codes(keys: np.ndarray, bits: int) -> Bytes:
+def random_codes(keys: np.ndarray, bits: int) -> Octets:
     """Signs of Gaussian numbers, a row for every key."""
     drawn = streams.normal(keys, bits)
     return packed(np.where(drawn > 0, 1, -1).astype(np.int8))

@@ -176,7 +176,8 @@ def orthonormal(drawn: np.ndarray) -> np.ndarray:
 def moved_within(item_rows: Floats, factors: Floats, basis: Floats) -> Floats:
     """Q + A B, without BLAS, whose bits depend on the number of threads."""
     change = np.einsum("ij,jf->if", factors, basis, optimize=False)
-    return (item_rows + change).astype(np.float32)
+    moved: Floats = (item_rows + change).astype(np.float32)
+    return moved
 
 
 def broadcast(world: World[CoLR], state: CoLRState, cohort: Ints, t: int) -> Message:

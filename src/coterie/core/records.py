@@ -32,7 +32,8 @@ class Record:
 
     def as_seen_by(self, role: str) -> Self:
         """The record as one server holds it: private and other servers' fields are None."""
-        hidden = _hidden_from(type(self), role)
+        # mypy takes the class for one of its instances.
+        hidden = _hidden_from(type(self), role)  # type: ignore[arg-type]
         return replace(self, **dict.fromkeys(hidden)) if hidden else self
 
     def with_part_of(self, role: str, after: Self) -> Self:

@@ -55,7 +55,7 @@ def train(
     user_codes: Signs,
     item_codes: Signs,
     chosen: Longs,
-    inertia: float,
+    inertia: np.float32,
     most_sweeps: int,
     first: int,
     last: int,

@@ -43,7 +43,8 @@ class BinaryCodes(Recommender):
     def similar_items(self, item: int) -> Floats:
         """Cosines of codes."""
         different = distances(self.item_codes[item : item + 1], self.item_codes)[0]
-        return (1 - 2 * different / np.float32(self.bits[0])).astype(np.float32)
+        similar: Floats = (1 - 2 * different / np.float32(self.bits[0])).astype(np.float32)
+        return similar
 
     def _scores(self, codes: Octets, items: Ints | None) -> Floats:
         if items is None:

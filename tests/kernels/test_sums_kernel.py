@@ -95,8 +95,8 @@ def test_the_order_of_users_changes_nothing(u, chance):
     other = u.take(np.array(order, np.int64))
     assert by_samples(other, [(0, N_ITEMS)]) == by_samples(u, [(0, N_ITEMS)])
     assert by_change(other, [(0, N_ITEMS)]) == by_change(u, [(0, N_ITEMS)])
-    for name, found in dense_sums(other).items():
-        np.testing.assert_array_equal(found, dense_sums(u)[name])
+    for name, found in dense_sums(other.samples, other.dense).items():
+        np.testing.assert_array_equal(found, dense_sums(u.samples, u.dense)[name])
 
 
 @some
@@ -141,7 +141,7 @@ def test_the_largest_cohort_cannot_overflow(q):
     assert by_samples(users, [(0, 1)], 1) == ([[nq]], [MOST_USERS * MOST_SAMPLES])
     assert by_change(users, [(0, 1)], 1) == ([[qq]], [[MOST_USERS * abs(q)]])
     assert by_change(users, [(0, 1)], 1, 0) == ([[nq]], [[MOST_USERS * MOST_SAMPLES]])
-    sums = dense_sums(users)
+    sums = dense_sums(users.samples, users.dense)
     assert (sums["dense"].tolist(), sums["samples"].tolist()) == ([nq], [MOST_USERS * MOST_SAMPLES])
 
 

@@ -198,7 +198,7 @@ def errors_of(run: api.Run) -> dict[str, float]:
 @pytest.mark.parametrize("name", EXPLICIT)
 def test_held_out_ratings_do_not_reach_training(rated, name: str) -> None:
     """Other ratings of the test part change the errors and leave every bit of the model alone."""
-    length = {"rounds": 3} if name.startswith("fed") else {"epochs": 2}
+    length = {"rounds": 3} if algorithm(name).federated else {"epochs": 2}
     experiment = Experiment.of({"algorithm": name, "dataset": "given", "split": "random"})
     test, _ = preparation.split_data(experiment, rated)
     held = np.isin(rated.pairs(), test.test.pairs())

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields, replace
-from functools import cache
 from typing import ClassVar, Self
 
 import numpy as np
@@ -32,8 +31,8 @@ class Record:
 
     def as_seen_by(self, role: str) -> Self:
         """The record as one server holds it: private and other servers' fields are None."""
-        # mypy takes the class for one of its instances.
-        hidden = _hidden_from(type(self), role)  # type: ignore[arg-type]
+        others = {name for owner, names in self.roles.items() if owner != role for name in names}
+        hidden = others - set(self.roles.get(role, ())) | set(self.private)
         return replace(self, **dict.fromkeys(hidden)) if hidden else self
 
     def with_part_of(self, role: str, after: Self) -> Self:
@@ -60,13 +59,6 @@ class Record:
         missing = dict.fromkeys(set(cls.private) - arrays.keys())
         present = {name: a if a.ndim else a.item() for name, a in _own(cls, arrays).items()}
         return cls(**missing, **present)
-
-
-@cache
-def _hidden_from(kind: type[Record], role: str) -> frozenset[str]:
-    """The fields that a server in this role does not hold."""
-    others = {name for owner, names in kind.roles.items() if owner != role for name in names}
-    return frozenset(others - set(kind.roles.get(role, ())) | set(kind.private))
 
 
 def _own(kind: type[Record], arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:

@@ -63,12 +63,13 @@ class Issuer:
         until = _now() + datetime.timedelta(days=SERVER_DAYS) - 2 * CLOCK_SKEW
         until = min(until, self.certificate.not_valid_after_utc)
         subject = _name("Coterie server")
+        # Phones of Apple refuse a server's certificate that names no purpose.
+        purposes = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
         names = x509.SubjectAlternativeName([_alternative(host) for host in hosts])
         builder = (
             _builder(key, subject, self.key, self.certificate.subject, until, authority=False)
             .add_extension(names, critical=False)
-            # Phones of Apple refuse a server's certificate without it.
-            .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+            .add_extension(x509.ExtendedKeyUsage(purposes), critical=False)
         )
         return _signed(builder, self.key)
 

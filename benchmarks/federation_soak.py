@@ -7,10 +7,11 @@ be that of an undisturbed simulation, bit for bit. A node is killed only when a 
 since the last kill, so that a busy machine makes the run longer and does not stop it. Memory
 (VmRSS), open files and threads of the server and of the node that is never killed are sampled every
 second. Of the second half of the samples, the first, the largest and the last are shown.
-`megabytes_an_hour` is the slope of memory in it: Theil and Sen's, through the medians of 10
-seconds, which single peaks do not move; then the ends of its 95 % interval. The memory of a process
-that does not grow varies by 1 MB, so that a slope of 1 MB an hour needs 20 minutes or more to be
-seen; 1,000 rounds are not enough.
+`megabytes_an_hour` are slopes of memory in it: Theil and Sen's, each with the ends of its 95 %
+interval. `medians` goes through the medians of 10 seconds. Messages and TLS buffers that come and
+go move them by 1 MB, so that a slope of 1 MB an hour needs 20 minutes or more to be seen; 1,000
+rounds are not enough. `lowest` goes through the lowest samples of 30 seconds, which have few such
+buffers: memory that is lost is in every sample, the lowest included.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import random
 import signal
 import tempfile
 import time
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -31,8 +33,10 @@ from scipy.stats import theilslopes
 
 import coterie
 
-WINDOW = 10
+MEDIAN_OF = 10
 """Samples whose median counts."""
+LOWEST_OF = 30
+"""Samples whose lowest counts."""
 
 
 def main() -> None:
@@ -115,11 +119,15 @@ def sample_of(pid: int, now: float) -> Sample | None:
         return None
 
 
-def growth(samples: list[Sample]) -> dict[str, list[float]]:
+def growth(samples: list[Sample]) -> dict[str, Any]:
     """What the second half of the samples shows."""
     later = np.array(samples[len(samples) // 2 :])  # (samples, 4)
+    hours = later[:, 0] / 3600
     return {
-        "megabytes_an_hour": slope(later[:, 0] / 3600, later[:, 1]),
+        "megabytes_an_hour": {
+            "medians": slope(hours, later[:, 1], MEDIAN_OF, np.median),
+            "lowest": slope(hours, later[:, 1], LOWEST_OF, np.min),
+        },
         **{
             name: [float(column[0]), float(column.max()), float(column[-1])]
             for name, column in zip(("megabytes", "files", "threads"), later.T[1:], strict=True)
@@ -127,11 +135,13 @@ def growth(samples: list[Sample]) -> dict[str, list[float]]:
     }
 
 
-def slope(hours: np.ndarray, megabytes: np.ndarray) -> list[float]:
-    """The slope through the medians of windows, and the ends of its 95 % interval."""
-    windows = max(2, len(hours) // WINDOW)
-    x = [np.median(window) for window in np.array_split(hours, windows)]
-    y = [np.median(window) for window in np.array_split(megabytes, windows)]
+def slope(
+    hours: np.ndarray, megabytes: np.ndarray, window: int, summary: Callable[[np.ndarray], Any]
+) -> list[float]:
+    """The slope through one figure for each window, and the ends of its 95 % interval."""
+    windows = max(2, len(hours) // window)
+    x = [np.median(each) for each in np.array_split(hours, windows)]
+    y = [summary(each) for each in np.array_split(megabytes, windows)]
     found = theilslopes(y, x)
     return [round(float(v), 2) for v in (found.slope, found.low_slope, found.high_slope)]
 

@@ -208,7 +208,8 @@ def test_isolation_by_declared_dropouts():
 
 
 def test_clients_of_one_node_send_what_they_would_send_alone(monkeypatch: pytest.MonkeyPatch):
-    """What a node computes once for all its clients changes no message of theirs."""
+    """What a node computes once for all its clients changes no message of theirs, but for the keys
+    of ciphertexts between them: those hide the same shares."""
     monkeypatch.setattr("secrets.randbelow", lambda bound: 12345)
     together = Clients(TERMS)
     Group(TERMS, together.send, 1000).aggregate()
@@ -221,8 +222,49 @@ def test_clients_of_one_node_send_what_they_would_send_alone(monkeypatch: pytest
     for stage, replies in together.sent.items():
         for user, reply in replies.items():
             same = alone.sent[stage][user]
+            if stage == "share":
+                reply = {holder: len(ciphertext) for holder, ciphertext in reply.items()}
+                same = {holder: len(ciphertext) for holder, ciphertext in same.items()}
             is_equal = (same == reply).all() if stage == "upload" else same == reply
             assert is_equal, (stage, user)
+    for user, member in together.members.items():
+        assert member.held == alone.members[user].held
+
+
+def test_only_a_node_reads_what_its_clients_encrypt_for_each_other():
+    """A client of another node that advertises the cipher key of a client of this one cannot."""
+    clients = honest_until("share", TERMS)
+    adverts = clients.sent["advertise"]
+    member = clients.members[0]
+    attacker, owner_of_key = member.holders[:2]
+    # On another node, so that its keys are not those of this one's clients.
+    clients.members[attacker].hosted = Hosted()
+    stolen = adverts[attacker]._replace(cipher_key=adverts[owner_of_key].cipher_key)
+    signature = IDENTITIES[attacker].sign(stolen.signed_text(TERMS, attacker))
+    forged = {user: adverts[user] for user in member.holders}
+    forged[attacker] = stolen._replace(signature=signature)
+    sent = member.share(forged)
+    assert set(sent) == set(member.holders)
+    reader = clients.members[attacker]
+    reader.adverts = {0: adverts[0]}
+    assert reader._read_shares({0: sent[attacker]}) == {}
+
+
+def test_clients_of_one_node_need_no_key_agreement(monkeypatch: pytest.MonkeyPatch):
+    """Those for masks remain: a server computes the masks of a client that dropped out."""
+    agreed: list[bytes] = []
+    exchange = KeyPair.exchange
+
+    def counted(self: KeyPair, public: bytes) -> bytes:
+        agreed.append(public)
+        return exchange(self, public)
+
+    monkeypatch.setattr(KeyPair, "exchange", counted)
+    clients = Clients(TERMS)
+    Group(TERMS, clients.send, 1000).aggregate()
+    cipher_keys = {advert.cipher_key for advert in clients.sent["advertise"].values()}
+    assert agreed
+    assert not cipher_keys & set(agreed)
 
 
 def test_a_node_relies_on_known_keys_for_its_own_clients_too():

@@ -60,6 +60,7 @@ from coterie.federated.secagg.crypto import (
     encrypt,
     expand,
     expand_into,
+    key_in_one_node,
     new_seed,
 )
 from coterie.federated.secagg.identity import Identity, is_signed
@@ -196,6 +197,8 @@ class Hosted:
     """What the clients of one node compute once for all of them. It holds secrets of theirs."""
 
     pair_secrets: PairSecrets = field(default_factory=PairSecrets)
+    cipher_secrets: dict[bytes, bytes] = field(default_factory=dict)
+    """The public cipher key of each of its clients -> a secret derived from the private one."""
     valid_adverts: dict[tuple[bytes, int, bytes], Advert] = field(default_factory=dict)
     """(the context of the terms, user, signature) -> its advert, if that is valid."""
     signed: set[tuple[bytes, bytes, bytes]] = field(default_factory=set)
@@ -204,6 +207,22 @@ class Hosted:
     """(key, ciphertext) -> the shares that one of its clients encrypted."""
     agreed: dict[tuple[bytes, frozenset[tuple[int, bytes]]], int] = field(default_factory=dict)
     """(the survivors, signatures of clients) -> how many of them are valid."""
+
+    def add_client(self, pair: KeyPair) -> None:
+        """Add a client of the node, by the keys with which others encrypt for it."""
+        self.cipher_secrets[pair.public] = derive_key(pair.secret, b"clients of one node")
+
+    def cipher_key(self, own: KeyPair, public: bytes, context: bytes) -> bytes:
+        """The key for one ciphertext, between a client of the node and the owner of a public key.
+
+        Two clients of the node need no key agreement, which is most of the work of a group: no
+        other node needs their key. It follows from private keys, so that it is the same after a
+        crash.
+        """
+        first, second = sorted((own.public, public))
+        if first in self.cipher_secrets and second in self.cipher_secrets:
+            return key_in_one_node(self.cipher_secrets[first], second + context)
+        return self.pair_secrets.key(own, public, context)
 
     def sign(self, identity: Identity, text: bytes) -> bytes:
         signature = identity.sign(text)
@@ -256,6 +275,7 @@ class GroupMember:
         self.context = self.terms.context
         self.n_masks = self.terms.n_masks
         self.least_masks = self.terms.least_masks
+        self.hosted.add_client(self.cipher_key)
 
     # Stages
 
@@ -477,7 +497,7 @@ class GroupMember:
 
     def _cipher_key(self, other: Advert, context: bytes) -> bytes:
         """The key for one ciphertext: its context names owner and holder."""
-        return self.hosted.pair_secrets.key(self.cipher_key, other.cipher_key, context)
+        return self.hosted.cipher_key(self.cipher_key, other.cipher_key, context)
 
     def mask_seeds(self) -> list[tuple[Seed, bool]]:
         """The seeds of the masks in its upload, and whether each is added or subtracted."""

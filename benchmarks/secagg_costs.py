@@ -56,9 +56,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("parts", nargs="*", choices=list(PARTS), default=[])
+    parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join(PARTS))
     parser.add_argument("--repeat", type=int, default=5)
     given = parser.parse_args()
+    if unknown := set(given.parts) - set(PARTS):
+        parser.error(f"PART is {min(unknown)!r}; expected one of {', '.join(PARTS)}")
     for part in given.parts or PARTS:
         print(json.dumps({"part": part} | PARTS[part](given.repeat)), flush=True)
 

@@ -135,3 +135,17 @@ def test_a_hostile_vector_does_not_overflow(module: ModuleType):
     squared = np.empty(1)
     module.squared(np.array([0, 1]), rows, 0, 1, squared, np.empty(1))
     assert squared[0] == pytest.approx(331_264 * float(TOO_LARGE - 1) ** 2, rel=1e-12)
+
+
+@pytest.mark.parametrize("module", MODULES, ids=["numba", "numpy"])
+@settings(deadline=None)
+@given(seed=st.integers(0, 10_000), width=st.integers(1, 9))
+def test_rows_of_a_client_are_multiplied_by_its_factor(module: ModuleType, seed: int, width: int):
+    offsets, _, rows = cohort(seed, width)
+    factors = np.random.default_rng(seed).random(7) * 2
+    out = np.zeros_like(rows)
+    module.scale(offsets, rows, factors, 0, 3, out)
+    module.scale(offsets, rows, factors, 3, 7, out)
+    for k, (first, last) in enumerate(itertools.pairwise(offsets)):
+        expected = [[math.trunc(int(v) * factors[k]) for v in row] for row in rows[first:last]]
+        assert out[first:last].tolist() == expected

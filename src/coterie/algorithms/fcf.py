@@ -65,7 +65,7 @@ from coterie.federated.federation import (
     unweighted,
 )
 from coterie.federated.privacy.clipping import clipped
-from coterie.federated.privacy.settings import noise_kernels
+from coterie.federated.privacy.settings import clipping_kernels
 from coterie.federated.robust.multiples import Multiples
 from coterie.models.factors import rows
 from coterie.models.new_user import NewUser
@@ -427,7 +427,7 @@ ALGORITHM = Algorithm(
         init_clients=init_clients,
     ),
     state=FCFState,
-    kernels=lambda settings: ("fcf", "als", "sums", "clusters", *noise_kernels(settings)),
+    kernels=lambda settings: ("fcf", "als", "sums", "clusters", *clipping_kernels(settings)),
     paper="Ammad-ud-din et al. 2019",
     score_new_user=score_new_user,
     in_the_clear=IN_THE_CLEAR,

@@ -73,7 +73,7 @@ from coterie.federated.federation import (
     unweighted,
 )
 from coterie.federated.privacy.clipping import clipped
-from coterie.federated.privacy.settings import noise_kernels
+from coterie.federated.privacy.settings import clipping_kernels
 from coterie.models.factors import rows
 from coterie.models.new_user import NewUser, targets_and_weights
 from coterie.models.private_factors import PrivateFactors
@@ -365,7 +365,7 @@ ALGORITHM = Algorithm(
         init_clients=init_clients,
     ),
     state=FedMFState,
-    kernels=lambda settings: ("fedmf", "samples", "sums", "clusters", *noise_kernels(settings)),
+    kernels=lambda settings: ("fedmf", "samples", "sums", "clusters", *clipping_kernels(settings)),
     explicit=True,
     paper="Chai et al. 2021",
     score_new_user=score_new_user,

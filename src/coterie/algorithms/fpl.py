@@ -60,7 +60,7 @@ from coterie.federated.federation import (
     unweighted,
 )
 from coterie.federated.privacy.clipping import clipped
-from coterie.federated.privacy.settings import noise_kernels
+from coterie.federated.privacy.settings import clipping_kernels
 from coterie.federated.robust.multiples import Multiples
 from coterie.models.factors import rows, rows_of, score_by_pairs
 from coterie.models.new_user import NewUser
@@ -530,7 +530,7 @@ def _mode(summary: str, settings: type[FPL]) -> Algorithm:
             "samples",
             "sums",
             "clusters",
-            *noise_kernels(settings),
+            *clipping_kernels(settings),
         ),
         paper="Anelli et al. 2022",
         score_new_user=score_new_user,

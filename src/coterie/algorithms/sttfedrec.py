@@ -80,7 +80,7 @@ from coterie.federated.federation import (
     World,
     unweighted,
 )
-from coterie.federated.privacy.settings import noise_kernels
+from coterie.federated.privacy.settings import clipping_kernels
 from coterie.federated.secagg.server import assign_groups
 from coterie.models.directions import Directions, quantize_rows
 from coterie.types import TOO_LARGE, Floats, Ints, Longs, Message, Sizes, Updates
@@ -498,7 +498,7 @@ def as_algorithm(
         settings,
         federation,
         state,
-        kernels=lambda settings: ("sums", "clusters", "fixed_point", *noise_kernels(settings)),
+        kernels=lambda settings: ("sums", "clusters", "fixed_point", *clipping_kernels(settings)),
         paper=paper,
         score_new_user=score_new_user,
         popularity_prior=POPULARITY_PRIOR,

@@ -131,6 +131,21 @@ def shorten(
                         row[np.uint64(f)] = np.int32(row[np.uint64(f)] * factor)
 
 
+@kernel(
+    types.void(readonly(int64), readonly(int32, 2), readonly(float64), int64, int64, int32[:, ::1])
+)
+def scale(offsets: Longs, rows: Ints, factors: Doubles, first: int, last: int, out: Ints) -> None:
+    """For clients first..last: put rows times the factor of their client into `out`, rounded
+    towards zero."""
+    for k in range(first, last):
+        factor = factors[k]
+        for r in range(offsets[k], offsets[k + 1]):
+            row = rows[np.uint64(r)]
+            into = out[np.uint64(r)]
+            for f in range(len(row)):
+                into[np.uint64(f)] = np.int32(row[np.uint64(f)] * factor)
+
+
 @kernel(types.void(readonly(int32), int64[::1]))
 def count(items: Ints, counts: Longs) -> None:
     """Add to counts[i] how often item i is there."""

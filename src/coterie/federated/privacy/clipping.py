@@ -14,6 +14,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from coterie.federated.client_rows import scaled, squared_norms
 from coterie.federated.federation import (
     AlgorithmSettings,
     AnyWorld,
@@ -79,21 +80,20 @@ def clip(updates: Updates, longest: float, sensitivity: float) -> Updates:
     factor = sensitivity / (longest * SCALE)
     length = np.maximum(lengths(updates), 1e-9)
     by_user = np.minimum(factor, sensitivity * (1 - 1e-9) / length)
-    by_row = np.repeat(by_user, np.diff(updates.offsets))
+    rows = np.ascontiguousarray(updates.item_rows)
     return replace(
         updates,
-        item_rows=np.trunc(updates.item_rows * by_row[:, None]).astype(np.int32),
+        item_rows=scaled(rows, updates.offsets, by_user) if rows.size else rows,
         dense=np.trunc(updates.dense * by_user[:, None]).astype(np.int32),
     )
 
 
 def lengths(updates: Updates) -> Doubles:
     """(n,) the L2 norm of every client's update, in fixed point."""
-    n = len(updates)
-    user_of_row = np.repeat(np.arange(n), np.diff(updates.offsets))
-    rows = (updates.item_rows.astype(np.float64) ** 2).sum(axis=1)
-    dense = (updates.dense.astype(np.float64) ** 2).sum(axis=1)
-    squared: Doubles = np.bincount(user_of_row, rows, n) + dense
+    squared: Doubles = (updates.dense.astype(np.float64) ** 2).sum(axis=1)
+    if updates.item_rows.size:
+        rows = np.ascontiguousarray(updates.item_rows)
+        squared = squared + squared_norms(rows, updates.offsets).by_client
     return np.sqrt(squared)
 
 

@@ -53,3 +53,8 @@ def is_private(settings: Settings) -> bool:
 def noise_kernels(settings: Settings) -> tuple[str, ...]:
     """The kernel families that a private run needs."""
     return ("discrete_gaussian",) if is_private(settings) else ()
+
+
+def clipping_kernels(settings: Settings) -> tuple[str, ...]:
+    """The kernel families that a private run needs whose clients clip their updates."""
+    return ("norms", *noise_kernels(settings)) if is_private(settings) else ()

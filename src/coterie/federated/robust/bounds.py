@@ -18,21 +18,18 @@ client has no bounds.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from coterie import kernels
 from coterie.core import parallel
+from coterie.federated.client_rows import KERNELS, WORTH_THREADS, over_clients, squared_norms
 from coterie.federated.robust.multiples import Multiples
 from coterie.federated.validation import SquaredNorms
 from coterie.types import Doubles, Ints, Longs, Updates
 
-KERNELS = "norms"
 SENDERS = 3
-WORTH_THREADS = 1 << 17
-"""Entries of rows that one thread handles in a tenth of a millisecond."""
 
 
 def bounded(updates: Updates, multiples: Multiples, norms: SquaredNorms | None = None) -> Updates:
@@ -165,7 +162,7 @@ class Norms:
         """
         rows = self.rows if self.rows.flags.writeable else self.rows.copy()
         kernel = kernels.load(KERNELS).shorten
-        _over_clients(
+        over_clients(
             lambda first, last: kernel(
                 self.offsets,
                 items,
@@ -182,19 +179,3 @@ class Norms:
             self.offsets,
         )
         return rows
-
-
-def squared_norms(rows: Ints, offsets: Longs) -> SquaredNorms:
-    """Of the rows of clients."""
-    norms = SquaredNorms(np.empty(len(rows)), np.empty(len(offsets) - 1))
-    kernel = kernels.load(KERNELS).squared
-    _over_clients(lambda first, last: kernel(offsets, rows, first, last, *norms), rows, offsets)
-    return norms
-
-
-def _over_clients(work: Callable[[int, int], object], rows: Ints, offsets: Longs) -> None:
-    """Call work(first, last) on ranges of clients; waking threads for few entries takes longer."""
-    if rows.size < WORTH_THREADS:
-        work(0, len(offsets) - 1)
-    else:
-        parallel.over(work, offsets)

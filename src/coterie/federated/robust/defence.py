@@ -6,9 +6,10 @@ from collections.abc import Callable
 
 from coterie.core.settings import Settings
 from coterie.errors import ConfigError
+from coterie.federated.client_rows import KERNELS
 from coterie.federated.contract import check_sums
 from coterie.federated.federation import AnyExchange, AnyWorld, Sums
-from coterie.federated.robust.bounds import KERNELS, bounded
+from coterie.federated.robust.bounds import bounded
 from coterie.federated.robust.groups import (
     FEWEST_GROUPS,
     assign,

@@ -53,6 +53,13 @@ def shorten(
     rows[shorter] = (rows[shorter] * factors[factors < 1.0, None]).astype(np.int32)
 
 
+def scale(offsets: Longs, rows: Ints, factors: Doubles, first: int, last: int, out: Ints) -> None:
+    """For clients first..last: put rows times the factor of their client into `out`, truncated."""
+    own = slice(offsets[first], offsets[last])
+    by_row = np.repeat(factors[first:last], np.diff(offsets[first : last + 1]))
+    out[own] = (rows[own] * by_row[:, None]).astype(np.int32)
+
+
 def count(items: Ints, counts: Longs) -> None:
     """Add to counts[i] how often item i is there."""
     counts += np.bincount(items, minlength=len(counts))

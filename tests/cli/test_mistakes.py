@@ -168,6 +168,9 @@ def test_missing_files_of_a_federation(coterie: Command, tmp_path: Path) -> None
         error = coterie(*node, "--key", "ann.key", option, wrong).error
         assert error.startswith(f"{wrong}"), error
         assert error.endswith(f"Did you mean {right!r}?"), error
+    missing = coterie("join", "--data", "an.csv", "--store", "ann.db")
+    assert missing.error == "an.csv: does not exist. Did you mean 'ann.csv'?"
+    assert not (tmp_path / "ann.db").exists()
 
 
 def test_folder_in_place_of_an_experiment_file(coterie: Command, tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from deployment.test_enrolment import stores, terms_of
+from deployment.test_signing_keys import Log
 from small_federation import play
 
 from coterie.algorithms import fedease, fedslim
@@ -21,7 +22,7 @@ from coterie.deployment import membership
 from coterie.deployment.enrolment import FederationTerms
 from coterie.deployment.node_private_store import NodeStore
 from coterie.deployment.node_service import FINISH, SIMULATED, TRAIN, NodeService
-from coterie.deployment.server import serve
+from coterie.deployment.server import describe_nodes, serve
 from coterie.deployment.server_config import ServerConfig
 from coterie.deployment.traffic import Nodes
 from coterie.engines.local import LocalEngine
@@ -264,3 +265,26 @@ def test_a_node_draws_its_seed_once(people, tmp_path):
     assert store.meta("seed") == seed
     assert seed is not None
     assert int(seed) > 2**30
+
+
+def test_the_log_says_which_nodes_left_and_connected():
+    before = frozenset({"ann", "bob"})
+    line = describe_nodes(before, frozenset({"ann", "cem", "dan"}))
+    assert line == "nodes: bob left; cem, dan connected; 3 connected in all"
+    assert describe_nodes(before, frozenset()) == "nodes: ann, bob left; 0 connected in all"
+    many = frozenset(f"{n:03}" for n in range(60))
+    assert "049 and 10 more connected" in describe_nodes(frozenset(), many)
+
+
+class NodesThatLeave(InProcessNodes):
+    """The second node disconnects in the middle of training."""
+
+    def joined(self) -> dict[str, int]:
+        return {"0": 0} if self.calls > ROUNDS else super().joined()
+
+
+def test_a_node_that_leaves_is_named_in_the_log(people: Interactions, tmp_path: Path):
+    terms, paths = new_federation("fedavg", people, tmp_path, 2)
+    log = Log()
+    served(tmp_path / "run", terms, NodesThatLeave(paths), log, quorum=0.1)
+    assert "nodes: 1 left; 1 connected in all" in log.lines

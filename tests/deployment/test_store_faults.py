@@ -190,7 +190,7 @@ def test_a_node_whose_store_fails_stops_and_tells_the_server():
         thread.join(10)
         assert not thread.is_alive()
     assert [str(error) for error in raised] == ["mine.db is damaged"]
-    assert log.lines == [f"connected to {server.address}; waiting for training"]
+    assert log.lines == [f"connected to {server.address}; answers when the server asks"]
 
 
 def test_private_state_survives_the_faults_of_others(path: Path):

@@ -218,6 +218,10 @@ def join(
     yes: Annotated[
         bool, typer.Option("--yes", help="Join without asking whether the policy is right.")
     ] = False,
+    new_key: Annotated[
+        bool,
+        typer.Option("--new-key", help="Join although the store joined with another key before."),
+    ] = False,
     ca: Annotated[
         Path | None,
         typer.Option(
@@ -267,7 +271,7 @@ def join(
             server = server or found.server
             ca = ca or invitation
         address = server or DEFAULT_SERVER
-        start(users, store, address, (key, ca), insecure, progress, confirm, invited)
+        start(users, store, address, (key, ca), insecure, progress, confirm, invited, new_key)
 
 
 def _confirmed(question: str, progress: Progress) -> bool:
@@ -283,7 +287,12 @@ def _confirmed(question: str, progress: Progress) -> bool:
 
 
 def status(
-    folder: Annotated[Path, typer.Argument(help="Run folder of a federation.", show_default=False)],
+    folder: Annotated[
+        Path,
+        typer.Argument(
+            help="Run folder of a federation, which `coterie serve` printed.", show_default=False
+        ),
+    ],
     as_json: JsonOption = False,
     watch: Annotated[
         bool, typer.Option("--watch", help="Show it again every second until the server stops.")
@@ -292,6 +301,8 @@ def status(
     """Show the state of a federation's server.
 
     Prints the round, nodes, users, updates, refusals, bytes and metrics.
+
+    coterie status runs/fedfast-federation-1 --watch
     """
     import json
     import time

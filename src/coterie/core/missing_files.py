@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from coterie.errors import did_you_mean
+from coterie.errors import DataError, did_you_mean
+
+
+def refuse_missing(path: Path, otherwise: str = "Check the path.") -> None:
+    """Refuse a file or folder of data that does not exist."""
+    if not path.exists():
+        raise DataError(f"{path}: does not exist. {remedy_for(path, otherwise)}")
 
 
 def remedy_for(missing: Path, otherwise: str = "Check the path.") -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from coterie.core.missing_files import remedy_for
+from coterie.core.missing_files import refuse_missing
 from coterie.data import delimited, files, json_records, parquet, recbole
 from coterie.data.catalogue import DATASETS, Reader
 from coterie.data.interactions import Interactions
@@ -23,6 +23,8 @@ BY_SUFFIX: dict[str, Reader] = {
     ".jsonl": json_records.read,
     ".ndjson": json_records.read,
 }
+UNKNOWN_DATA = "Check the path, or name a dataset: coterie data list"
+"""The remedy for a path that does not exist and is not like another."""
 PLAIN_READERS = (delimited.read, parquet.read, json_records.read)
 """Readers of a single file, whose readings are cached."""
 _SHEET = (
@@ -44,9 +46,7 @@ def read(path: Path, options: ReadOptions | None = None) -> Interactions:
 
 
 def _reader(path: Path, options: ReadOptions) -> Reader:
-    if not path.exists():
-        remedy = remedy_for(path, "Check the path, or name a dataset: coterie data list")
-        raise DataError(f"{path}: does not exist. {remedy}")
+    refuse_missing(path, UNKNOWN_DATA)
     if options.are_for_text and path.is_file():
         return delimited.read
     for name, reader in BY_CONTENT.items():

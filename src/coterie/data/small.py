@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
+from coterie.core.missing_files import refuse_missing
 from coterie.core.progress import Progress
 from coterie.errors import DataError
 from coterie.types import Bools, Doubles, Ids, Longs
@@ -70,8 +71,7 @@ def small_table(path: Path, needed: tuple[str, ...], expected: str) -> TextTable
 
 def _rows(path: Path) -> Iterator[tuple[int, list[str]]]:
     """(line, cells); the separator is a tab if the header contains one, else a comma."""
-    if not path.exists():
-        raise DataError(f"{path}: does not exist. Check the path.")
+    refuse_missing(path)
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
             tabs = "\t" in file.readline()

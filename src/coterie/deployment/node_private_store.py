@@ -46,6 +46,8 @@ MODEL = "model"
 """The blob with the shared part of the last model."""
 SNAPSHOTS = "snapshots"
 """Metadata key of the rounds that have a snapshot."""
+JOINED_WITH = "key"
+"""Metadata key of the public key with which the node joined last; empty without TLS."""
 NEVER = -1
 """The tag of initial private state."""
 

@@ -50,14 +50,32 @@ class PublicKey:
 
     def is_signed_by(self, old: str) -> bool:
         """Whether the owner of another public key, a line of a .pub file, made this one."""
-        from coterie.deployment.fleet.keys import PUBLIC, is_signed
+        try:
+            pem = _as_pem(old)
+        except ValueError:
+            return False
+        return self._has_signature_of(pem)
+
+    def replaces(self, old_pem: str, new_pem: str) -> bool:
+        """Whether this is the new key, and the owner of the old one made it; both as PEM."""
+        return _as_pem(self.line).decode() == new_pem and self._has_signature_of(old_pem.encode())
+
+    def _has_signature_of(self, pem: bytes) -> bool:
+        from coterie.deployment.fleet.keys import is_signed
 
         try:
             signature = base64.b64decode(self.signature, validate=True)
-            key = serialization().load_ssh_public_key(old.encode())
-        except (binascii.Error, ValueError):
+        except binascii.Error:
             return False
-        return is_signed(key.public_bytes(*PUBLIC), self.signed_text, signature)
+        return is_signed(pem, self.signed_text, signature)
+
+
+def _as_pem(line: str) -> bytes:
+    """A key in OpenSSH's format as PEM. ValueError if it is not one."""
+    from coterie.deployment.fleet.keys import PUBLIC
+
+    pem: bytes = serialization().load_ssh_public_key(line.encode()).public_bytes(*PUBLIC)
+    return pem
 
 
 def read_public_key(path: Path) -> PublicKey:

@@ -105,6 +105,8 @@ class Server:
     """When the state began."""
     contributions: JsonObject = field(default_factory=dict)
     """What each node reported in the last evaluation, and medians over nodes."""
+    connected: frozenset[str] = frozenset()
+    """The nodes that were connected when the log last said which."""
     warned_in: int = -1
     """The last round in which nodes were missing."""
     memory: FreeMemory = field(default_factory=FreeMemory)
@@ -142,6 +144,7 @@ class Server:
         """Train to the end, and write the model."""
         course = self.terms.experiment.course
         self._write_privacy()
+        self.connected = frozenset(self.membership.traffic.nodes.joined())
         log = round_log(self.folder, self.terms)
         log.begin(self.point.history, self.setup.total)
         label = f"Training with {counted(len(self.membership.enrolled), 'node')}"
@@ -241,6 +244,7 @@ class Server:
     def _enrol(self, final: bool = False) -> None:
         """Enrol nodes that connected, and go on with the users that the federation has then."""
         with self.phases.measure(Phase.ENROL):
+            self._log_connections()
             refused_before = self.membership.traffic.refused.copy()
             self._move_approved_users()
             self.membership.enrol_new_nodes(final)
@@ -257,6 +261,13 @@ class Server:
             self.point = self.setup.fit(self.terms.federation, self.point, accepted)
             self.erase_from_snapshots()
             self._limit_replies()
+
+    def _log_connections(self) -> None:
+        """Say which nodes connected or left since the last time."""
+        now = frozenset(self.membership.traffic.nodes.joined())
+        if now != self.connected:
+            self.progress.log(describe_nodes(self.connected, now))
+        self.connected = now
 
     def erase_from_snapshots(self) -> None:
         """Replace the rows of erased users in snapshots, too, by initial ones."""
@@ -396,9 +407,21 @@ def round_line(n: int, traffic: NodeTraffic, before: Mapping[str, float]) -> str
     """Where the time of a round went, and which nodes answered; `before` are earlier seconds."""
     spent = traffic.phases.since_then(before)
     times = ", ".join(f"{phase} {seconds:.3f} s" for phase, seconds in spent.items())
-    names = sorted(traffic.answered)
+    return f"round {n}: {times}; answered: {names_of(traffic.answered) or 'no node'}"
+
+
+def describe_nodes(before: frozenset[str], now: frozenset[str]) -> str:
+    """Which nodes left and which connected, for the server's operator."""
+    changes = {"left": before - now, "connected": now - before}
+    texts = [f"{names_of(names)} {verb}" for verb, names in changes.items() if names]
+    return f"nodes: {'; '.join(texts)}; {len(now):,} connected in all"
+
+
+def names_of(nodes: Collection[str]) -> str:
+    """The names of nodes for a line of the log, which has room for some."""
+    names = sorted(nodes)
     more = f" and {len(names) - MOST_NAMES:,} more" if len(names) > MOST_NAMES else ""
-    return f"round {n}: {times}; answered: {', '.join(names[:MOST_NAMES]) or 'no node'}{more}"
+    return ", ".join(names[:MOST_NAMES]) + more
 
 
 def measured(point: Point, found: tuple[str, dict[str, float]] | None, headline: str) -> Point:

@@ -17,7 +17,7 @@ from coterie.core.plain_files import MOST_JSON_BYTES, read_text
 from coterie.core.printable import one_line
 from coterie.deployment.enrolment import JsonMessage
 from coterie.deployment.node_ledger import is_positive
-from coterie.deployment.node_private_store import PERMITS, SNAPSHOTS, NodeStore
+from coterie.deployment.node_private_store import JOINED_WITH, PERMITS, SNAPSHOTS, NodeStore
 from coterie.deployment.node_private_store_file import READABLE_BY_OTHERS, read_layouts
 from coterie.deployment.transfer import Permit, SignedPermit, users_of_permit
 from coterie.errors import DataError, RunError
@@ -230,7 +230,7 @@ def refuse_other_node(package: UserPackage, path: Path, store: NodeStore) -> Non
 
 def refuse_other_key(store: NodeStore, path: Path, public: bytes) -> None:
     """Refuse a key with which the node did not join: the server would not accept the permit."""
-    joined_with = store.meta("key")
+    joined_with = store.meta(JOINED_WITH)
     if joined_with and joined_with != public.decode():
         raise RunError(
             f"{path} is not the key with which {store.path} joined; expected that key, since it "

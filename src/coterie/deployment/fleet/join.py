@@ -14,13 +14,14 @@ from typing import NoReturn
 
 from coterie.core.counted import counted
 from coterie.core.heap import FreeMemory, keep_heap_compact
-from coterie.core.missing_files import remedy_for
+from coterie.core.missing_files import refuse_missing, remedy_for
 from coterie.core.parent_process import exit_with_parent
 from coterie.core.progress import SILENT, Progress
 from coterie.data.interactions import Interactions
 from coterie.data.options import ReadOptions
 from coterie.deployment.address import Address
 from coterie.deployment.fleet.client import FleetClient, KeyRejected, Unknown, Unreachable
+from coterie.deployment.fleet.keys import fingerprint_of_public
 from coterie.deployment.fleet.node_loop import NodeLoop
 from coterie.deployment.node_policy import (
     INVITED,
@@ -29,8 +30,9 @@ from coterie.deployment.node_policy import (
     policy_of,
     put_policy,
 )
-from coterie.deployment.node_private_store import NodeStore
+from coterie.deployment.node_private_store import JOINED_WITH, NodeStore
 from coterie.deployment.node_service import SIMULATED, NodeService
+from coterie.deployment.public_keys import read_public_key
 from coterie.deployment.signals import exit_on_sigterm
 from coterie.deployment.validity import certificate_fingerprint
 from coterie.errors import ConfigError, RunError
@@ -102,14 +104,16 @@ def join(
     progress: Progress,
     confirm: Callable[[str], bool] = lambda question: True,
     invited: str = "",
+    new_key: bool = False,
 ) -> None:
     """Join a federation with the store at `path` until interrupted.
 
     `credentials`: this node's key, and the certificate of the server's authority. `confirm` asks
     the owner of the node whether its policy is right. `invited`: what the node was invited to
-    train; empty without an invitation.
+    train; empty without an invitation. `new_key`: accept another key than the store had before.
     """
     address = Address.of(server)
+    refuse_missing(users.data)
     check_credentials(address, credentials, insecure)
     client = FleetClient.to(address, *credentials)
     exit_on_sigterm()
@@ -124,14 +128,16 @@ def join(
             if invited and credentials[1] is not None:
                 fingerprint = certificate_fingerprint(credentials[1])
                 progress.log(f"invited to train {invited}; the authority is SHA-256 {fingerprint}")
+            own_key = "" if credentials[0] is None else client.key.public.decode()
+            if credentials[0] is not None and not new_key:
+                refuse_other_key(path, credentials[0], own_key)
             if not confirm_policy(users.policy, path, progress, confirm):
                 return
             for line in put_in_another_process(users, path):
                 progress.log(line)
             with closing(NodeStore.open(path)) as store:
                 n_users = counted(len(store.users()), "user")
-                own_key = "" if credentials[0] is None else client.key.public.decode()
-                store.put_meta(key=own_key, **{INVITED: invited})
+                store.put_meta(**{JOINED_WITH: own_key}, **{INVITED: invited})
             progress.log(f"{path}: joining {address} with {n_users}. Stop with Ctrl-C.")
         store = NodeStore.open(path)
         service = NodeService(store, progress)
@@ -157,6 +163,27 @@ def join(
             with suppress(Unreachable, Unknown, KeyRejected):
                 client.deactivate()
     restart()
+
+
+def refuse_other_key(path: Path, key: Path, own: str) -> None:
+    """Refuse the key of another node: its users would be locked out of their own node.
+
+    A new key of the same node is accepted if the old one signed it. `own` is the public key as PEM.
+    """
+    if not path.exists():
+        return
+    with closing(NodeStore.open(path)) as store:
+        before = store.meta(JOINED_WITH)
+    if not before or before == own:
+        return
+    public = key.with_suffix(".pub")
+    if public.is_file() and read_public_key(public).replaces(before, own):
+        return
+    raise ConfigError(
+        f"{path} joined with the key {fingerprint_of_public(before.encode())} before, and {key} is "
+        f"{fingerprint_of_public(own.encode())}; expected the same key, so that no node takes the "
+        "users of another. Check --key and --store. If this node has a new key, add --new-key."
+    )
 
 
 def confirm_policy(

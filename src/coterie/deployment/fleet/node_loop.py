@@ -116,7 +116,7 @@ class NodeLoop:
         self.client.activate()
         self.activated = True
         if not self.is_announced:
-            self.progress.log(f"connected to {self.client.address}; waiting for training")
+            self.progress.log(f"connected to {self.client.address}; answers when the server asks")
             self.is_announced = True
         offset = self.client.clock_offset
         if offset:

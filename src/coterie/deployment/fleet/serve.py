@@ -22,6 +22,7 @@ from coterie.deployment.fleet.gate import Gate
 from coterie.deployment.fleet.link import Link
 from coterie.deployment.fleet.listener import listening
 from coterie.deployment.fleet.nodes import FleetNodes, KeyRegistry
+from coterie.deployment.invitation import FILE as INVITATION
 from coterie.deployment.rollback import complete
 from coterie.deployment.server import serve as train
 from coterie.deployment.server_config import (
@@ -169,7 +170,7 @@ def run(
     with listening(gate, address, keys):
         how = f"--server {address} --insecure"
         if keys is not None:
-            how = "--key NAME.key --invitation invitation.txt"
+            how = f"--key NAME.key --invitation invitation.txt (here: {keys / INVITATION})"
         progress.log(
             f"{folder}: serving at {address}. Nodes join with: "
             f"coterie join --data FILE --store FILE {how}"

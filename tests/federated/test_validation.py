@@ -28,7 +28,7 @@ from coterie.engines.local import LocalEngine
 from coterie.federated.engine import Engine
 from coterie.federated.federation import Exchange, Federation, NodeData, PrivateState, World
 from coterie.federated.validation import MOST_SAMPLES, Expected, Reply, validate
-from coterie.types import Message, Sizes, Updates
+from coterie.types import TOO_LARGE, Message, Sizes, Updates
 
 COHORT = np.array([0, 3, 4, 7], np.int32)
 ROUND = 2
@@ -174,6 +174,18 @@ def test_norms_are_left_out_where_updates_are_not_as_they_were_sent(honest):
     for replies in (parts, [reversed_order], [bad_count]):
         assert validate(replies, EXPECTED, measure=True).norms is None
     assert validate([reply(honest, ROUND)], EXPECTED).norms is None
+
+
+@pytest.mark.parametrize("value", [TOO_LARGE, -TOO_LARGE, 2**31 - 1, -(2**31), TOO_LARGE - 1])
+def test_entries_out_of_range_are_refused_with_norms_and_without(honest, value):
+    """Squares of the largest entries overflow in their sum, and still count as out of range."""
+    item_rows = honest.item_rows.copy()
+    item_rows[int(honest.offsets[1]) :] = value
+    hostile = reply(honest, ROUND, item_rows=item_rows)
+    refused = [validate([hostile], EXPECTED, measure=measure).refused for measure in (False, True)]
+    assert refused[0] == refused[1]
+    fault = "not finite" if value == -(2**31) else "out of range"
+    assert refused[1] == ({} if value == TOO_LARGE - 1 else {fault: len(honest) - 1})
 
 
 def test_no_replies_are_no_updates():

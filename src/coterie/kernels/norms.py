@@ -10,7 +10,7 @@ import math
 import numpy as np
 from numba import float64, int32, int64, types
 
-from coterie.kernels.common import first_at_least, helper, kernel, readonly
+from coterie.kernels.common import Integer, first_at_least, helper, kernel, readonly
 from coterie.types import Doubles, Ints, Longs
 
 BLOCK = 1 << 16
@@ -20,24 +20,45 @@ SCAN = 16
 
 
 @helper
-def squared_norm(row: Ints) -> float:
-    """Added up in integers, which is exact and fast, as far as they cannot overflow."""
-    if len(row) <= BLOCK:
-        return float(sum_of_squares(row))
+def squared_norms(
+    rows: Ints, first: Integer, last: Integer, by_row: Doubles
+) -> tuple[float, np.int64]:
+    """Put the squared norms of rows first..last into `by_row`; returns their sum, and the bits of
+    all squares: an entry of 2^n or more sets one from 2n on.
+
+    Squares are added up in integers, which is exact and fast, as far as they cannot overflow.
+    """
     norm = 0.0
-    for begin in range(0, len(row), BLOCK):
-        norm += float(sum_of_squares(row[begin : begin + BLOCK]))
-    return norm
+    bits = np.int64(0)
+    if rows.shape[1] <= BLOCK:
+        for r in range(first, last):
+            total, bits_of_row = sum_of_squares(rows[np.uint64(r)])
+            by_row[np.uint64(r)] = float(total)
+            norm += float(total)
+            bits |= bits_of_row
+        return norm, bits
+    for r in range(first, last):
+        of_row = 0.0
+        for begin in range(0, rows.shape[1], BLOCK):
+            total, bits_of_block = sum_of_squares(rows[r, begin : begin + BLOCK])
+            of_row += float(total)
+            bits |= bits_of_block
+        by_row[r] = of_row
+        norm += of_row
+    return norm, bits
 
 
 @helper
-def sum_of_squares(values: Ints) -> np.int64:
+def sum_of_squares(values: Ints) -> tuple[np.int64, np.int64]:
     total = np.int64(0)
+    bits = np.int64(0)
     # Unsigned indices need no test for negative ones, so that the loop is vectorised.
     for f in range(len(values)):
         value = np.int64(values[np.uint64(f)])
-        total += value * value
-    return total
+        square = value * value
+        total += square
+        bits |= square
+    return total, bits
 
 
 @helper
@@ -54,11 +75,7 @@ def squared(
 ) -> None:
     """For clients first..last: the squared norm of each row, and their sum."""
     for k in range(first, last):
-        total = 0.0
-        for r in range(offsets[k], offsets[k + 1]):
-            norm = squared_norm(rows[np.uint64(r)])
-            by_row[np.uint64(r)] = norm
-            total += norm
+        total, _ = squared_norms(rows, offsets[k], offsets[k + 1], by_row)
         by_client[k] = total
 
 

@@ -149,3 +149,14 @@ def test_rows_of_a_client_are_multiplied_by_its_factor(module: ModuleType, seed:
     for k, (first, last) in enumerate(itertools.pairwise(offsets)):
         expected = [[math.trunc(int(v) * factors[k]) for v in row] for row in rows[first:last]]
         assert out[first:last].tolist() == expected
+
+
+@pytest.mark.parametrize("module", MODULES, ids=["numba", "numpy"])
+@pytest.mark.parametrize("value", [TOO_LARGE, -TOO_LARGE, -(2**31)])
+def test_the_norm_of_a_row_out_of_range_is_infinite(module: ModuleType, value: int):
+    rows = np.array([[3, 4], [value, value], [TOO_LARGE - 1, 0]], np.int32)
+    by_row = np.empty(3)
+    by_client = np.empty(2)
+    module.squared(np.array([0, 1, 3]), rows, 0, 2, by_row, by_client)
+    assert by_row.tolist() == [25, math.inf, (TOO_LARGE - 1) ** 2]
+    assert by_client.tolist() == [25, math.inf]

@@ -11,45 +11,41 @@ import numpy as np
 from numba import float64, int32, int64, types
 
 from coterie.kernels.common import Integer, first_at_least, helper, kernel, readonly
-from coterie.types import Doubles, Ints, Longs
+from coterie.types import TOO_LARGE, Doubles, Ints, Longs
 
+LIMIT_SQUARED = np.int64(TOO_LARGE) ** 2
+"""The square of an entry that is out of range has one of the bits from this one on."""
 BLOCK = 1 << 16
-"""Squares of entries below 2^23 that an integer of 64 bits can hold."""
+"""Squares of entries in range that an integer of 64 bits can hold."""
 SCAN = 16
 """Rows of which a fast loop finds that none is too long, which is usual."""
 
 
 @helper
-def squared_norms(
-    rows: Ints, first: Integer, last: Integer, by_row: Doubles
-) -> tuple[float, np.int64]:
-    """Put the squared norms of rows first..last into `by_row`; returns their sum, and the bits of
-    all squares: an entry of 2^n or more sets one from 2n on.
+def squared_norms(rows: Ints, first: Integer, last: Integer, by_row: Doubles) -> float:
+    """Put the squared norms of rows first..last into `by_row`; returns their sum.
 
-    Squares are added up in integers, which is exact and fast, as far as they cannot overflow.
+    The norm of a row with an entry out of range is infinite. Squares of the others are added up in
+    integers, which is exact and fast, as far as they cannot overflow.
     """
     norm = 0.0
-    bits = np.int64(0)
     if rows.shape[1] <= BLOCK:
         for r in range(first, last):
-            total, bits_of_row = sum_of_squares(rows[np.uint64(r)])
-            by_row[np.uint64(r)] = float(total)
-            norm += float(total)
-            bits |= bits_of_row
-        return norm, bits
+            of_row = sum_of_squares(rows[np.uint64(r)])
+            by_row[np.uint64(r)] = of_row
+            norm += of_row
+        return norm
     for r in range(first, last):
         of_row = 0.0
         for begin in range(0, rows.shape[1], BLOCK):
-            total, bits_of_block = sum_of_squares(rows[r, begin : begin + BLOCK])
-            of_row += float(total)
-            bits |= bits_of_block
+            of_row += sum_of_squares(rows[r, begin : begin + BLOCK])
         by_row[r] = of_row
         norm += of_row
-    return norm, bits
+    return norm
 
 
 @helper
-def sum_of_squares(values: Ints) -> tuple[np.int64, np.int64]:
+def sum_of_squares(values: Ints) -> float:
     total = np.int64(0)
     bits = np.int64(0)
     # Unsigned indices need no test for negative ones, so that the loop is vectorised.
@@ -58,7 +54,7 @@ def sum_of_squares(values: Ints) -> tuple[np.int64, np.int64]:
         square = value * value
         total += square
         bits |= square
-    return total, bits
+    return float(total) if bits < LIMIT_SQUARED else np.inf
 
 
 @helper
@@ -73,10 +69,10 @@ def number_above(values: Doubles, bound: float) -> np.int64:
 def squared(
     offsets: Longs, rows: Ints, first: int, last: int, by_row: Doubles, by_client: Doubles
 ) -> None:
-    """For clients first..last: the squared norm of each row, and their sum."""
+    """For clients first..last: the squared norm of each row, and their sum; infinite where an entry
+    is out of range."""
     for k in range(first, last):
-        total, _ = squared_norms(rows, offsets[k], offsets[k + 1], by_row)
-        by_client[k] = total
+        by_client[k] = squared_norms(rows, offsets[k], offsets[k + 1], by_row)
 
 
 @kernel(

@@ -19,7 +19,6 @@ REPEATED_ITEM = 2
 OUT_OF_RANGE = 3
 NOT_A_NUMBER = 4
 LIMIT = np.int32(TOO_LARGE)
-LIMIT_SQUARED = np.int64(TOO_LARGE) ** 2
 
 
 @kernel(
@@ -171,16 +170,15 @@ def check(
     """Write faults[k] for users first..last: items must exist and ascend, entries be in range.
 
     Unless they are empty, also write the squared norms of item rows to `by_row`, and their sums to
-    `by_client`. Squares show in the same pass whether any entry is out of range.
+    `by_client`. They are infinite if an entry is out of range, so that one pass finds both.
     """
     for k in range(first, last):
         low = offsets[k]
         high = offsets[k + 1]
         in_range = False
         if len(by_client):
-            total, bits = squared_norms(item_rows, low, high, by_row)
-            by_client[k] = total
-            in_range = bool(bits < LIMIT_SQUARED)
+            by_client[k] = squared_norms(item_rows, low, high, by_row)
+            in_range = bool(by_client[k] < np.inf)
         fault = FINE
         before = np.int32(-1)
         for r in range(low, high):

@@ -79,6 +79,15 @@ def test_a_short_update_keeps_its_length_and_a_long_one_its_direction():
     assert shortened.item_rows.ravel() == pytest.approx([60_000, 80_000], abs=1)
 
 
+@pytest.mark.parametrize("value", [TOO_LARGE, -TOO_LARGE, 2**31 - 1, -(2**31)])
+@pytest.mark.parametrize("n", [1, 2, 4])
+def test_a_diverged_update_adds_nothing(value: int, n: int):
+    """The squares of two or four such entries overflow in 64 bits: to less than 0, and to 0."""
+    for diverged in (one_update([[value, 1]] * n, []), one_update([], [value] * n)):
+        assert lengths(diverged).tolist() == [math.inf]
+        assert exact_norm(clip(diverged, longest=1.0, sensitivity=1000.0)) == 0
+
+
 def test_lengths_by_hand():
     assert lengths(one_update([[3, 0], [0, 4]], [12])).tolist() == [13.0]
 

@@ -76,7 +76,11 @@ def clipped(
 
 
 def clip(updates: Updates, longest: float, sensitivity: float) -> Updates:
-    """Updates on the grid on which `longest` is `sensitivity`, each at most that long."""
+    """Updates on the grid on which `longest` is `sensitivity`, each at most that long.
+
+    One with entries out of range, whose training diverged, becomes zero. To refuse it would tell of
+    the user's data what no noise hides.
+    """
     factor = sensitivity / (longest * SCALE)
     length = np.maximum(lengths(updates), 1e-9)
     by_user = np.minimum(factor, sensitivity * (1 - 1e-9) / length)
@@ -89,11 +93,14 @@ def clip(updates: Updates, longest: float, sensitivity: float) -> Updates:
 
 
 def lengths(updates: Updates) -> Doubles:
-    """(n,) the L2 norm of every client's update, in fixed point."""
-    squared: Doubles = (updates.dense.astype(np.float64) ** 2).sum(axis=1)
-    if updates.item_rows.size:
-        rows = np.ascontiguousarray(updates.item_rows)
-        squared = squared + squared_norms(rows, updates.offsets).by_client
+    """(n,) the L2 norm of every client's update, in fixed point; infinite if out of range."""
+    squared: Doubles = np.zeros(len(updates))
+    for rows, offsets in (
+        (updates.item_rows, updates.offsets),
+        (updates.dense, np.arange(len(updates) + 1)),
+    ):
+        if rows.size:
+            squared += squared_norms(np.ascontiguousarray(rows), offsets).by_client
     return np.sqrt(squared)
 
 

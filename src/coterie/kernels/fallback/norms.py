@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from coterie.types import Doubles, Ints, Longs
+from coterie.types import TOO_LARGE, Doubles, Ints, Longs
 
 BLOCK = 1 << 16
 
@@ -18,6 +18,7 @@ def squared(
         (rows[own, begin : begin + BLOCK].astype(np.int64) ** 2).sum(axis=1).astype(np.float64)
         for begin in range(0, rows.shape[1], BLOCK)
     )
+    by_row[own][(np.abs(rows[own].astype(np.int64)) >= TOO_LARGE).any(axis=1)] = np.inf
     by_client[first:last] = _sums_of_clients(by_row, offsets, first, last)
 
 

@@ -32,7 +32,15 @@ DATASETS = {
     "pinterest": "Pinterest",
     "yelp": "Yelp",
 }
-ALGORITHMS = ("fedease", "fedals", "fcf", "pfpl", "fl-dssm", "popular")
+DRAWN = ("fedease", "fedals", "fcf", "pfpl", "fl-dssm", "popular")
+"""The algorithms of the figures; tables have those without a line of their own, too."""
+ALGORITHMS = (
+    *DRAWN[:-1],
+    "pfpl+",
+    "fedmf",
+    "fl-clsm",
+    DRAWN[-1],
+)
 METRIC = "NDCG@10, all items"
 SYNTHETIC = "synthetic"
 KEY = ("dataset", "users", "algorithm", "epsilon", "seed")
@@ -84,7 +92,7 @@ def private_runs(runs: Sequence[JsonObject], dataset: str, algorithm: str) -> li
 
 def by_epsilon(runs: Sequence[JsonObject], dataset: str) -> Figure:
     series = []
-    for algorithm in ALGORITHMS:
+    for algorithm in DRAWN:
         curve = means(private_runs(runs, dataset, algorithm), "epsilon", METRIC)
         if curve:
             series.append(Series(algorithm, list(curve.values()), {"epsilon": list(curve)}))

@@ -18,10 +18,15 @@ from typing import Any
 import coterie
 
 EPSILONS = [0.5, 1.0, 2.0, 5.0, 10.0, 20.0]
+FPL: dict[str, Any] = {"epochs": 8, "rounds_an_epoch": 4}
+TOWERS: dict[str, Any] = {"rounds": 100, "sampling": "poisson"}
 SETTINGS: dict[str, dict[str, Any]] = {
-    "pfpl": {"epochs": 8, "rounds_an_epoch": 4},
+    "pfpl": FPL,
+    "pfpl+": FPL | {"triples": 10},
     "fcf": {"rounds": 20},
-    "fl-dssm": {"rounds": 100, "sampling": "poisson"},
+    "fedmf": {"rounds": 20},
+    "fl-dssm": TOWERS,
+    "fl-clsm": TOWERS,
 }
 """What an algorithm needs under a budget: fewer rounds than without, and public ones."""
 ITEMS = 1000

@@ -120,6 +120,9 @@ class FedMF(CohortSettings):
     own prediction."""
     hybrid_from: int = Field(10, ge=0)
     """First round whose virtual ratings are predictions (`virtual_ratings=hybrid`)."""
+    clip: float = Field(0.01, gt=0)
+    """Under a privacy budget: the largest L2 norm of an update, a sum of few gradients of the loss;
+    longer ones are shortened."""
     start: Literal["random", "constant"] = "random"
     """Initial values: Gaussian, or all equal as in the authors' code."""
     start_scale: float = Field(0.1, gt=0)

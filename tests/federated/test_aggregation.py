@@ -136,4 +136,4 @@ def test_bytes_of_updates_that_were_never_written(sizes):
         np.zeros((3, sizes.user_width), np.int32),
         np.zeros((3, sizes.dense), np.int32),
     )
-    assert aggregation.update_bytes(users, n_rows, sizes) == reply_sizes(updates).sum()
+    assert aggregation.update_bytes(n_rows, sizes) == reply_sizes(updates).sum()

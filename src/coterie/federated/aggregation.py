@@ -33,8 +33,8 @@ from coterie.federated.nodes import client_columns
 from coterie.federated.robust.defence import defended, defended_sums, is_defended
 from coterie.federated.secagg.session import SessionSlot
 from coterie.federated.validation import FAULTS, NOT_OF_THE_COHORT, Expected, Reply, validate
-from coterie.federated.wire import message_size, reply_sizes
-from coterie.types import Ints, Longs, Message, Sizes, Updates
+from coterie.federated.wire import message_size, reply_sizes, sizes_of_replies
+from coterie.types import Ints, Longs, Message, Sizes
 
 CallNodes = Callable[[ClientTask, Message], list[Reply]]
 """(task, message) -> the replies of the nodes."""
@@ -174,7 +174,7 @@ def from_single_pass(single: SinglePass, sizes: Sizes) -> Aggregate:
     return Aggregate(
         sums=single.sums,
         accepted=single.accepted,
-        bytes_up=update_bytes(users, single.n_rows, sizes),
+        bytes_up=update_bytes(single.n_rows, sizes),
         refused=Counter(),
         private_state=((users, single.private_state),),
     )
@@ -193,24 +193,12 @@ def sequential_costs(
         accepted=int(sent.sum()),
         dropped=int(len(sent) - sent.sum() - len(faulty)),
         refused=Counter(FAULTS[fault] for fault in faulty.tolist()),
-        bytes_up=update_bytes(rounds.users[sent], rounds.n_rows[sent], sizes),
+        bytes_up=update_bytes(rounds.n_rows[sent], sizes),
         bytes_down=message_size(message) * len(rounds.users),
     )
 
 
-def update_bytes(users: Ints, n_rows: Longs, sizes: Sizes) -> int:
+def update_bytes(n_rows: Longs, sizes: Sizes) -> int:
     """Bytes of the updates of users who send `n_rows` item rows each."""
-    n = len(users)
-    none = np.empty(0, np.int32)
-    # Only shapes count: one number stands for all entries, which would take much memory.
-    zero = np.zeros((1, 1), np.int32)
-    updates = Updates(
-        users=users,
-        samples=n_rows,
-        offsets=np.concatenate([[0], np.cumsum(n_rows)]),
-        items=none,
-        item_rows=np.empty((0, sizes.item_width), np.int32),
-        user_rows=np.broadcast_to(zero, (n, sizes.user_width)),
-        dense=np.broadcast_to(zero, (n, sizes.dense)),
-    )
-    return int(reply_sizes(updates).sum())
+    by_user = sizes_of_replies(n_rows, sizes.item_width, sizes.user_width, sizes.dense)
+    return int(by_user.sum())

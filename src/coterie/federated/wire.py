@@ -15,11 +15,12 @@ import math
 import re
 import struct
 from collections.abc import Iterable, Mapping
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from coterie.types import Message, Updates
+from coterie.types import Longs, Message, Updates
 
 MAGIC = b"COT1"
 HEAD = struct.Struct("<4sIBB")
@@ -162,18 +163,33 @@ def message_size(message: Message) -> int:
     return head_size([*own.items(), *message.common.items()]) + common + rows
 
 
-def reply_sizes(updates: Updates) -> np.ndarray:
+def reply_sizes(updates: Updates) -> Longs:
     """(n,) bytes of every client's reply, were it alone on its node: tested equal to `encode`."""
-    n_rows = np.diff(updates.offsets)
-    width = updates.item_rows.shape[1]
+    widths = (updates.item_rows.shape[1], updates.user_rows.shape[1], updates.dense.shape[1])
+    return sizes_of_replies(np.diff(updates.offsets), *widths)
+
+
+def sizes_of_replies(n_rows: Longs, item_width: int, user_width: int, dense: int) -> Longs:
+    """(n,) bytes of the replies of clients who send `n_rows` item rows each."""
     user = 4
     samples = 8
     two_offsets = 16
-    own_row = 4 * updates.user_rows.shape[1]
-    dense = 4 * updates.dense.shape[1]
-    fixed = sum(int(padded(size)) for size in (user, samples, two_offsets, own_row, dense))
-    sizes: np.ndarray = fixed + padded(4 * n_rows) + padded(4 * width * n_rows)
-    return sizes + head_size(updates.columns().items())
+    fixed = sum(
+        int(padded(size)) for size in (user, samples, two_offsets, 4 * user_width, 4 * dense)
+    )
+    sizes: Longs = padded(4 * n_rows) + padded(4 * item_width * n_rows)
+    return sizes + (fixed + _reply_head())
+
+
+@cache
+def _reply_head() -> int:
+    """Bytes of the header of a reply. It does not depend on the lengths of the columns."""
+    none = np.empty(0, np.int32)
+    no_rows = np.empty((0, 0), np.int32)
+    counts = np.empty(0, np.int64)
+    return head_size(
+        Updates(none, counts, counts, none, no_rows, no_rows, no_rows).columns().items()
+    )
 
 
 def head_size(arrays: Iterable[tuple[str, np.ndarray]]) -> int:

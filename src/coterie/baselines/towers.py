@@ -134,6 +134,7 @@ def _with(tower: str, settings: type[Centralised], paper: str) -> Algorithm:
         make,
         state=BothTowers,
         steps=lambda settings: settings.epochs,
+        kernels=("requests",),
         paper=paper,
         score_new_user=score_new_user,
         popularity_prior=POPULARITY_PRIOR,

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from coterie import kernels
 from coterie.algorithms.two_tower.settings import TwoTowers
 from coterie.core import sampling as draws
 from coterie.core import streams
@@ -47,26 +48,16 @@ def draw(
     distinguish them.
     """
     clicks = settings.clicks
-    drawn = _draw_items(training.positives, users, clicks + settings.titles, keys)
-    seen = training.excluded.of_users(users)
-    rows = np.arange(len(users))
     n = settings.compared - clicks
+    drawn = _draw_items(training.positives, users, clicks + settings.titles, keys)
     if sticky is None:
-        negatives = draws.unseen_items(seen, rows, training.n_items, n, streams.mix_array(keys))
+        negatives = _draw_unseen(training, users, n, streams.mix_array(keys))
     else:
-        n_decoys = -(-training.positives.counts_of(users) * n // clicks)
-        decoys = draws.many_unseen_items(seen, rows, training.n_items, n_decoys, sticky)
-        # A user who has seen every item has no decoys: keep at least one column.
-        decoys = np.pad(decoys, ((0, 0), (0, 1)), constant_values=-1)
-        which = draws.draw_sets((decoys >= 0).sum(axis=1), n, streams.mix_array(keys))
-        chosen = np.take_along_axis(decoys, np.maximum(which, 0), axis=1)
-        negatives = np.where(which < 0, -1, chosen)
-    items = np.hstack([drawn[:, :clicks], negatives]).astype(np.int64)
-    # Sorting numbers that carry their column is faster than sorting columns by items.
-    packed = np.sort(items << 32 | np.arange(settings.compared), axis=1)
-    ascending = (packed >> 32).astype(np.int32)
-    column = packed & 0xFFFFFFFF
-    return Requests(ascending, (column < clicks) & (ascending >= 0), drawn[:, clicks:])
+        negatives = _draw_decoys(training, users, settings, keys, sticky)
+    items = np.hstack([drawn[:, :clicks], negatives])
+    clicked = np.empty(items.shape, bool)
+    kernels.load("requests").sort(items, clicks, clicked)
+    return Requests(items, clicked, drawn[:, clicks:])
 
 
 def profiles(training: TrainingSet, users: Ints | Longs, n: int, keys: Keys) -> Ints:
@@ -88,13 +79,34 @@ def user_texts(content: Content, users: Ints | Longs, titles: Ints) -> tuple[Rag
 
 def _draw_items(histories: Rows, users: Ints | Longs, n: int, keys: Keys) -> Ints:
     """(users, n) distinct items of each user's history in random order; -1 past its end."""
-    places = draws.draw_sequences(histories.counts_of(users), n, keys)
-    items = _at(histories.items, histories.offsets[users][:, None] + places)
-    return np.where(places < 0, -1, items).astype(np.int32)
+    drawn = np.empty((len(users), n), np.int32)
+    kernels.load("requests").draw_items(
+        users.astype(np.int64), histories.offsets, histories.items, keys, drawn
+    )
+    return drawn
 
 
-def _at(values: Ints, places: Longs) -> Ints:
-    """values[places], where places out of range give an arbitrary value."""
-    if not len(values):
-        return np.zeros(places.shape, np.int32)
-    return values[np.clip(places, 0, max(len(values) - 1, 0))]
+def _draw_unseen(training: TrainingSet, users: Ints | Longs, n: int, keys: Keys) -> Ints:
+    """(users, n) distinct items that each user has not seen; -1 where there are fewer."""
+    seen = training.excluded
+    drawn = np.empty((len(users), n), np.int32)
+    kernels.load("requests").draw_unseen(
+        users.astype(np.int64), seen.offsets, seen.items, training.n_items, keys, drawn
+    )
+    return drawn
+
+
+def _draw_decoys(
+    training: TrainingSet, users: Ints | Longs, settings: TwoTowers, keys: Keys, sticky: Keys
+) -> Ints:
+    """(users, negatives) distinct items of each user's fixed set; -1 where there are fewer."""
+    n = settings.compared - settings.clicks
+    seen = training.excluded.of_users(users)
+    rows = np.arange(len(users))
+    n_decoys = -(-training.positives.counts_of(users) * n // settings.clicks)
+    decoys = draws.many_unseen_items(seen, rows, training.n_items, n_decoys, sticky)
+    # A user who has seen every item has no decoys: keep at least one column.
+    decoys = np.pad(decoys, ((0, 0), (0, 1)), constant_values=-1)
+    which = draws.draw_sets((decoys >= 0).sum(axis=1), n, streams.mix_array(keys))
+    chosen = np.take_along_axis(decoys, np.maximum(which, 0), axis=1)
+    return np.where(which < 0, np.int32(-1), chosen)

@@ -77,10 +77,10 @@ def to_host_together(tensors: Sequence[Tensor]) -> list[np.ndarray]:
     for tensor in tensors:
         # A GPU writes to pinned memory directly, without an intermediate copy.
         host = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True)
-        host.copy_(tensor, non_blocking=True)
+        # Copies run one after the other: who waits for the last has waited for all.
+        host.copy_(tensor, non_blocking=tensor is not tensors[-1])
         arrays.append(host.numpy())
         _remember(arrays[-1], tensor)
-    torch.cuda.current_stream().synchronize()
     return arrays
 
 

@@ -5,6 +5,7 @@ Rows that were added as padding have no influence: no vector of theirs is compar
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -17,12 +18,17 @@ from coterie.algorithms.two_tower.network import Network
 from coterie.algorithms.two_tower.padded_texts import padded_texts
 from coterie.algorithms.two_tower.recorded_steps import run_step
 from coterie.algorithms.two_tower.requests import Requests
+from coterie.core.weak_cache import WeakCache
 from coterie.data.content import Content
 from coterie.types import Ints, Longs
 
 if TYPE_CHECKING:
     import torch
     from torch import Tensor
+
+
+_texts = WeakCache()
+"""The padded texts of each collection on the GPU, by the array of its weights."""
 
 
 class Texts(NamedTuple):
@@ -41,12 +47,12 @@ def vectors(network: Network, parameters: Tensor, texts: InputRows, content: Con
 
     The next call overwrites them.
     """
-    tensors = (parameters, *_texts(network, texts, content, parameters.device))
+    tensors = (parameters, *texts_on_gpu(network, texts, content, parameters.device))
     if texts.keys is None:
         # Whole catalogues are embedded so: a recorded step would hold much memory.
         rows = to_device(texts.rows, parameters.device)
         return _embed(network, parameters, rows, None, Texts(*tensors[1:]))
-    (output,) = run_step(vectors_step, network, _arrays(texts), (), tensors)
+    (output,) = run_step(vectors_step, network, arrays_of(texts), (), tensors)
     return output[: len(texts.rows)]
 
 
@@ -57,8 +63,8 @@ def vectors_at(
 
     The next call overwrites them.
     """
-    tensors = (parameters, *_texts(network, texts, content, parameters.device))
-    (output,) = run_step(vectors_at_step, network, (*_arrays(texts), at), (), tensors)
+    tensors = (parameters, *texts_on_gpu(network, texts, content, parameters.device))
+    (output,) = run_step(vectors_at_step, network, (*arrays_of(texts), at), (), tensors)
     return output[: len(at)]
 
 
@@ -69,8 +75,8 @@ def vector_gradients(
 
     The next call overwrites it.
     """
-    tensors = (parameters, *_texts(network, texts, content, parameters.device))
-    (gradients,) = run_step(vector_gradients_step, network, _arrays(texts), (cut,), tensors)
+    tensors = (parameters, *texts_on_gpu(network, texts, content, parameters.device))
+    (gradients,) = run_step(vector_gradients_step, network, arrays_of(texts), (cut,), tensors)
     return gradients
 
 
@@ -83,8 +89,8 @@ def user_gradients(
     drawn: Requests,
 ) -> PairOfGradients:
     """Gradients of the sum of losses by the user tower, and by the item vectors (n, T, k)."""
-    arrays = (*_arrays(texts), drawn.clicked, drawn.valid)
-    tensors = (parameters, *_texts(network, texts, content, parameters.device))
+    arrays = (*arrays_of(texts), drawn.clicked, drawn.valid)
+    tensors = (parameters, *texts_on_gpu(network, texts, content, parameters.device))
     outputs = run_step(user_gradients_step, network, arrays, (items,), tensors)
     return _pair(outputs, slice(len(items)))
 
@@ -100,11 +106,11 @@ def joint_gradients(
 ) -> PairOfGradients:
     """Gradients of the sum of losses by both towers."""
     device = towers[0].device
-    arrays = (*_arrays(users), *_arrays(items), places, drawn.clicked, drawn.valid)
+    arrays = (*arrays_of(users), *arrays_of(items), places, drawn.clicked, drawn.valid)
     tensors = (
         *towers,
-        *_texts(network, users, content, device),
-        *_texts(network, items, content, device),
+        *texts_on_gpu(network, users, content, device),
+        *texts_on_gpu(network, items, content, device),
     )
     return _pair(run_step(joint_gradients_step, network, arrays, (), tensors), slice(None))
 
@@ -121,19 +127,27 @@ def _pair(outputs: tuple[Tensor, ...], rows: slice) -> PairOfGradients:
     )
 
 
-def _arrays(texts: InputRows) -> tuple[np.ndarray, np.ndarray]:
+def arrays_of(texts: InputRows) -> tuple[np.ndarray, np.ndarray]:
     """The rows, and their keys as signed words."""
     assert texts.keys is not None  # training has dropout
     return texts.rows, texts.keys.view(np.int64)
 
 
-def _texts(network: Network, texts: InputRows, content: Content, device: torch.device) -> Texts:
+def texts_on_gpu(
+    network: Network, texts: InputRows, content: Content, device: torch.device
+) -> Texts:
+    """The padded collection. That of a collection that lives on is cached."""
+    cached: Texts | None = _texts.get(texts.source.weights)
+    if cached is not None:
+        return cached
     padded = padded_texts(texts.source, content, network.inputs)
-    return Texts(
+    copied = Texts(
         to_device(padded.entries, device),
         to_device(padded.weights, device),
         to_device(padded.letters, device),
     )
+    _texts.put(texts.source.weights, copied)
+    return copied
 
 
 # Recorded
@@ -142,7 +156,7 @@ def _texts(network: Network, texts: InputRows, content: Content, device: torch.d
 def vectors_step(
     network: Network, rows: Tensor, keys: Tensor, flat: Tensor, *texts: Tensor
 ) -> tuple[Tensor]:
-    return (_embed(network, flat, rows, keys, Texts(*texts)),)
+    return (_embed(network, flat, rows, _mask(network, keys), Texts(*texts)),)
 
 
 def vectors_at_step(
@@ -150,8 +164,9 @@ def vectors_at_step(
 ) -> tuple[Tensor]:
     from torch.nn.functional import pad
 
+    found = _embed(network, flat, rows, _mask(network, keys), Texts(*texts))
     # The position -1 is the last row, of zeros.
-    return (pad(_embed(network, flat, rows, keys, Texts(*texts)), (0, 0, 0, 1))[at],)
+    return (pad(found, (0, 0, 0, 1))[at],)
 
 
 def vector_gradients_step(
@@ -160,7 +175,7 @@ def vector_gradients_step(
     import torch
 
     parameters = flat.detach().requires_grad_()
-    output = _embed(network, parameters, rows, keys, Texts(*texts))
+    output = _embed(network, parameters, rows, _mask(network, keys), Texts(*texts))
     return torch.autograd.grad(output, (parameters,), cut)
 
 
@@ -178,7 +193,7 @@ def user_gradients_step(
 
     parameters = flat.detach().requires_grad_()
     item_vectors = items.detach().requires_grad_()
-    user_vectors = _embed(network, parameters, rows, keys, Texts(*texts))
+    user_vectors = _embed(network, parameters, rows, _mask(network, keys), Texts(*texts))
     loss = losses(user_vectors, item_vectors, clicked, valid, network.smoothing).sum()
     by = torch.autograd.grad(loss, (parameters, item_vectors))
     return *by, *Units.of(*by)
@@ -202,20 +217,40 @@ def joint_gradients_step(
 
     user_tower = user_flat.detach().requires_grad_()
     item_tower = item_flat.detach().requires_grad_()
-    u = _embed(network, user_tower, user_rows, user_keys, Texts(*texts[:3]))
-    v = _embed(network, item_tower, item_rows, item_keys, Texts(*texts[3:]))
+    u, v = embed_both(
+        network, (user_tower, item_tower), user_rows, user_keys, item_rows, item_keys, texts
+    )
     # Back-propagation through `embedding` is faster than through v[places].
     loss = losses(u, embedding(places, v), clicked, valid, network.smoothing).sum()
     by = torch.autograd.grad(loss, (user_tower, item_tower))
     return *by, *Units.of(*by)
 
 
+def embed_both(
+    network: Network,
+    towers: tuple[Tensor, Tensor],
+    user_rows: Tensor,
+    user_keys: Tensor,
+    item_rows: Tensor,
+    item_keys: Tensor,
+    texts: Sequence[Tensor],
+) -> tuple[Tensor, Tensor]:
+    """The vectors of users and of items. `texts` are those of users, then those of items."""
+    import torch
+
+    user_tower, item_tower = towers
+    # One mask for both: a mask takes twenty kernels, however many rows it has.
+    mask = _mask(network, torch.cat([user_keys, item_keys]))
+    of_users = None if mask is None else mask[: len(user_keys)]
+    of_items = None if mask is None else mask[len(user_keys) :]
+    u = _embed(network, user_tower, user_rows, of_users, Texts(*texts[:3]))
+    v = _embed(network, item_tower, item_rows, of_items, Texts(*texts[3:]))
+    return u, v
+
+
 def _embed(
-    network: Network, flat: Tensor, rows: Tensor, keys: Tensor | None, texts: Texts
+    network: Network, flat: Tensor, rows: Tensor, mask: Tensor | None, texts: Texts
 ) -> Tensor:
-    mask = None
-    if keys is not None and network.dropout:
-        mask = keep_mask(keys, network.hidden, network.dropout)
     batch = PaddedBatch(
         entries=texts.entries[rows].long(),
         weights=texts.weights[rows],
@@ -223,3 +258,8 @@ def _embed(
         keep_mask=mask,
     )
     return network.kind.embed_padded(network.by_name(flat), batch)
+
+
+def _mask(network: Network, keys: Tensor) -> Tensor | None:
+    """Dropout of the rows with these keys; None without dropout."""
+    return keep_mask(keys, network.hidden, network.dropout) if network.dropout else None

@@ -84,6 +84,8 @@ class RecordedStep:
         ]
         self._copied: list[Tensor | None] = [None] * len(self._inputs)
         """The tensors that were last copied to the inputs."""
+        self._lengths = [0] * len(self._inputs)
+        """How many rows of every input are not padding."""
         self._calls = 0
         self._graph: torch.cuda.CUDAGraph | None = None
         self._outputs: tuple[Tensor, ...] = ()
@@ -111,16 +113,20 @@ class RecordedStep:
             self._outputs = self._launch()
 
     def _copy_in(self, tensors: Sequence[Tensor]) -> None:
-        for place, (own, given) in enumerate(zip(self._inputs, tensors, strict=True)):
-            # Tensors are never written to: the same one is in place already.
-            if self._copied[place] is given:
-                continue
-            if len(given) < len(own):
-                own[: len(given)].copy_(given)
-                own[len(given) :].zero_()
-            else:
-                own.copy_(given)
-            self._copied[place] = given
+        import torch
+
+        # Tensors are never written to: the same one is in place already.
+        changed = [n for n, tensor in enumerate(tensors) if self._copied[n] is not tensor]
+        for n in changed:
+            length = len(tensors[n])
+            if length < self._lengths[n]:
+                self._inputs[n][length:] = 0
+            self._lengths[n] = length
+            self._copied[n] = tensors[n]
+        if changed:
+            given = [tensors[n] for n in changed]
+            own = [self._inputs[n][: self._lengths[n]] for n in changed]
+            torch._foreach_copy_(own, given)
 
 
 class StagedArrays:
@@ -133,7 +139,6 @@ class StagedArrays:
         ends = np.cumsum([-(-size // ALIGNMENT) * ALIGNMENT for size in sizes]).tolist()
         self._host = torch.zeros(ends[-1], dtype=torch.uint8, pin_memory=True)
         self._on_device = torch.zeros(ends[-1], dtype=torch.uint8, device=device)
-        self._copied: torch.cuda.Event | None = None
         self.arrays: list[np.ndarray] = []
         self.tensors: list[Tensor] = []
         for (shape, kind), size, first in zip(shapes, sizes, [0, *ends], strict=False):
@@ -144,13 +149,8 @@ class StagedArrays:
             self.tensors.append(self._on_device[part].view(dtype).reshape(shape))
 
     def fill(self, arrays: Sequence[np.ndarray]) -> None:
-        import torch
-
-        # The GPU may still be reading what the last call put here.
-        if self._copied is not None:
-            self._copied.synchronize()
         for own, given in zip(self.arrays, arrays, strict=True):
             own[: len(given)] = given
             own[len(given) :] = 0
-        self._on_device.copy_(self._host, non_blocking=True)
-        self._copied = torch.cuda.current_stream().record_event()
+        # This waits until the GPU has read the buffer, which the next call writes.
+        self._on_device.copy_(self._host)

@@ -23,6 +23,7 @@ from coterie.algorithms.sttfedrec import (
     item_dropout_keys,
     updates_in_memory,
 )
+from coterie.algorithms.two_tower import gpu_rounds
 from coterie.algorithms.two_tower.batches import InputRows
 from coterie.algorithms.two_tower.both_towers import BothTowers
 from coterie.algorithms.two_tower.device_arrays import to_host_together
@@ -39,6 +40,8 @@ from coterie.algorithms.two_tower.training import TowerOps
 from coterie.data.content import Content
 from coterie.data.text_features import read
 from coterie.data.training_set import TrainingSet
+from coterie.federated.aggregation import update_bytes
+from coterie.federated.costs import Costs
 from coterie.federated.federation import (
     Accepted,
     Exchange,
@@ -52,6 +55,7 @@ from coterie.federated.federation import (
     unweighted,
 )
 from coterie.federated.privacy.clipping import clipped
+from coterie.federated.wire import message_size
 from coterie.types import TOO_LARGE, Ints, Message, Sizes, Updates
 
 
@@ -145,6 +149,28 @@ def single_pass(
     )
 
 
+def whole_round(
+    world: World[FederatedTowers], node: NodeData, state: BothTowers, cohort: Ints, t: int
+) -> tuple[BothTowers, Costs] | None:
+    """A round on a GPU without messages; None where an update would be refused."""
+    if not world.settings.on_gpu:
+        return None
+    n = len(cohort)
+    drawn = sttfedrec.draw_round(world, node, cohort, t)
+    running = sttfedrec.start_round(gpu_rounds.naive_step, world, state, drawn, t)
+    # The GPU computes the towers meanwhile.
+    costs = Costs(
+        users=cohort,
+        accepted=n,
+        bytes_up=update_bytes(np.zeros(n, np.int64), sizes(world, state)),
+        bytes_down=n * message_size(broadcast(world, state, cohort, t)),
+    )
+    after, largest = gpu_rounds.finish(running)
+    if largest.max() >= n * TOO_LARGE:
+        return None
+    return after, costs
+
+
 def move_towers(
     world: World[FederatedTowers], state: BothTowers, sums: Sums, accepted: Accepted, t: int
 ) -> BothTowers:
@@ -160,7 +186,7 @@ EXCHANGE = clipped(
         aggregate=add_up,
         server_update=move_towers,
         sizes=sizes,
-        fast=FastPaths(chunk_size=chunk_size, single_pass=single_pass),
+        fast=FastPaths(chunk_size=chunk_size, single_pass=single_pass, whole_round=whole_round),
         secure_sum=unweighted(),
     ),
     PrivateSum(

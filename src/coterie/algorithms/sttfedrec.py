@@ -35,10 +35,12 @@ import numpy as np
 
 from coterie.algorithms import clustering as clusters
 from coterie.algorithms.algorithm import Algorithm
-from coterie.algorithms.two_tower import item_requests, requests, slots
+from coterie.algorithms.two_tower import gpu_rounds, item_requests, requests, slots
 from coterie.algorithms.two_tower.batches import InputRows
 from coterie.algorithms.two_tower.both_towers import BothTowers
 from coterie.algorithms.two_tower.device_arrays import to_host, to_host_together
+from coterie.algorithms.two_tower.distinct import distinct_items
+from coterie.algorithms.two_tower.gpu_rounds import DrawnRound, RoundStep, Running
 from coterie.algorithms.two_tower.gradients import PairOfGradients, mean_gradients_at, sum_rows_at
 from coterie.algorithms.two_tower.item_requests import (
     client_content,
@@ -49,7 +51,7 @@ from coterie.algorithms.two_tower.item_requests import (
 )
 from coterie.algorithms.two_tower.new_user import score_new_user
 from coterie.algorithms.two_tower.optimiser import TowerState, fedadam
-from coterie.algorithms.two_tower.requests import user_texts
+from coterie.algorithms.two_tower.requests import Requests, user_texts
 from coterie.algorithms.two_tower.settings import (
     POPULARITY_PRIOR,
     FederatedTowers,
@@ -63,6 +65,8 @@ from coterie.core.weak_cache import WeakCache
 from coterie.data.content import Content
 from coterie.data.text_features import read
 from coterie.data.training_set import TrainingSet
+from coterie.federated.aggregation import update_bytes
+from coterie.federated.costs import Costs
 from coterie.federated.federation import (
     AGGREGATION,
     RECOMMENDATION,
@@ -82,6 +86,7 @@ from coterie.federated.federation import (
 )
 from coterie.federated.privacy.settings import clipping_kernels
 from coterie.federated.secagg.server import assign_groups
+from coterie.federated.wire import message_size
 from coterie.models.directions import Directions, quantize_rows
 from coterie.types import TOO_LARGE, Floats, Ints, Longs, Message, Sizes, Updates
 
@@ -113,6 +118,28 @@ class STTFedRecState(Record):
     cut: Longs  # (slots, k) summed gradients by item vectors, in units; empty between rounds
     n_aggregated: int  # clients in these sums
     merged: Ints  # (slots,) a number for each item, the same in all rings; empty between rounds
+
+    @property
+    def towers(self) -> BothTowers:
+        return BothTowers(
+            self.user_tower,
+            self.user_mean,
+            self.user_square,
+            self.item_tower,
+            self.item_mean,
+            self.item_square,
+        )
+
+    def with_towers(self, after: BothTowers) -> STTFedRecState:
+        return replace(
+            self,
+            user_tower=after.user_tower,
+            user_mean=after.user_mean,
+            user_square=after.user_square,
+            item_tower=after.item_tower,
+            item_mean=after.item_mean,
+            item_square=after.item_square,
+        )
 
 
 # Step 1. Initialisation
@@ -351,6 +378,81 @@ def single_pass(
     )
 
 
+def whole_round(
+    world: World[FederatedTowers], node: NodeData, state: STTFedRecState, cohort: Ints, t: int
+) -> tuple[STTFedRecState, Costs] | None:
+    """A round on a GPU without messages; None where an update would be refused or not sent."""
+    if not world.settings.on_gpu:
+        return None
+    drawn = draw_round(world, node, cohort, t)
+    if not drawn.requests.valid.any(axis=1).all():
+        return None
+    running = start_round(gpu_rounds.split_step, world, state.towers, drawn, t)
+    # The GPU computes the towers meanwhile.
+    costs = costs_of(world, drawn.requests, cohort, t)
+    after, largest = gpu_rounds.finish(running)
+    if largest[0] >= len(cohort) * TOO_LARGE or largest[1] >= TOO_LARGE:
+        return None
+    return state.with_towers(after), costs
+
+
+def draw_round(world: World[FederatedTowers], node: NodeData, cohort: Ints, t: int) -> DrawnRound:
+    """What the clients of a round compare."""
+    requested = draw_requests(world, node, cohort, t)
+    content = catalogue(world)
+    assert content.items is not None
+    # The padding -1 comes first among the distinct items; its vector is computed and not used.
+    items, places = distinct_items(requested.items)
+    keys = item_dropout_keys(world, items, t)
+    return DrawnRound(
+        requested,
+        user_inputs(node, Message(t, cohort, {}, {}), requested),
+        InputRows(content.items, np.maximum(items, 0), keys),
+        places,
+        client_content(node),
+        content,
+    )
+
+
+def start_round(
+    step: RoundStep, world: World[FederatedTowers], before: BothTowers, drawn: DrawnRound, t: int
+) -> Running:
+    """Start to compute the towers after round t."""
+    settings = world.settings
+    network = TowerOps(settings).network
+    return gpu_rounds.start(step, settings, network, before, drawn, settings.learning_rate_at(t))
+
+
+def costs_of(world: World[FederatedTowers], requested: Requests, cohort: Ints, t: int) -> Costs:
+    """What the messages of a round cost in which every client replies."""
+    n = len(cohort)
+    n_rows = requested.valid.sum(axis=1)
+    is_whole = world.settings.request_policy == "whole"
+    invited = message_size(Message(t, cohort, {}, {}))
+    return Costs(
+        users=cohort,
+        accepted=n,
+        bytes_up=update_bytes(n_rows * (not is_whole), item_requests.sizes(world, None))
+        + update_bytes(n_rows, sizes(world)),
+        bytes_down=n * (invited + message_size(message_to_train(world, cohort, t))),
+    )
+
+
+def message_to_train(world: World[FederatedTowers], cohort: Ints, t: int) -> Message:
+    """The message of step 3 with zeros in it, for its size."""
+    settings = world.settings
+    is_whole = settings.request_policy == "whole"
+    shape = (world.n_items,) if is_whole else (len(cohort), settings.compared)
+    vectors = {
+        "embeddings": np.broadcast_to(np.float32(0), (*shape, settings.widths[-1])),
+        "slots": np.broadcast_to(np.int32(0), shape),
+    }
+    tower = {"tower": np.broadcast_to(np.float32(0), TowerOps(settings).size)}
+    if is_whole:
+        return Message(t, cohort, tower | vectors, {})
+    return Message(t, cohort, tower, vectors)
+
+
 # Step 5. Global user model update
 
 
@@ -449,7 +551,9 @@ REQUEST: Exchange[STTFedRecState, FederatedTowers] = Exchange(
     aggregate=item_requests.collect,
     server_update=store_requests,
     sizes=item_requests.sizes,
-    fast=FastPaths(single_pass=item_requests.request_at_once, combine=None),
+    fast=FastPaths(
+        single_pass=item_requests.request_at_once, combine=None, whole_round=whole_round
+    ),
     role=RECOMMENDATION,
     visible="the items they request and, for an item that only one client requested, its gradient, "
     "which shows whether it was clicked (neither with requests=whole)",

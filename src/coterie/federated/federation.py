@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from coterie.core.records import Record
 from coterie.data.training_set import TrainingSet
+from coterie.federated.costs import Costs
 from coterie.federated.robust.multiples import Multiples
 from coterie.federated.secagg.words import MAX_ENTRY, Word
 from coterie.federated.settings import FederationSettings
@@ -258,6 +259,13 @@ class FastPaths(Generic[State, AlgorithmSettings]):
     ] = lambda world, node, state, rounds: None
     """(world, the only node, state, rounds) -> rounds of one client each in one kernel call; None
     where that is impossible. Bits are those of the rounds one by one."""
+    whole_round: Callable[
+        [World[AlgorithmSettings], NodeData, State, Ints, int], tuple[State, Costs] | None
+    ] = lambda world, node, state, cohort, t: None
+    """(world, the only node, state, cohort, t) -> the state after all exchanges of round t, and
+    what their messages would have cost; None where that is impossible. It belongs to the first
+    exchange. The state is that of the exchanges one by one, except for the last bits of PyTorch
+    models."""
 
 
 Broadcast: TypeAlias = Callable[[World[AlgorithmSettings], State, Ints, int], Message]

@@ -15,8 +15,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from coterie.federated import aggregation, availability, selection, simulated_private_state
-from coterie.federated.aggregation import Aggregate, Limits
+from coterie.federated import availability, fast_paths, selection, simulated_private_state
+from coterie.federated.aggregation import Limits
 from coterie.federated.contract import check_next_state
 from coterie.federated.costs import Costs
 from coterie.federated.engine import Engine
@@ -29,7 +29,6 @@ from coterie.federated.federation import (
     World,
 )
 from coterie.federated.privacy import noise
-from coterie.federated.robust.defence import is_defended
 from coterie.federated.secagg import server as secagg
 from coterie.types import Bools, Ints, Message
 
@@ -49,6 +48,10 @@ def play_round(
     if not len(cohort):
         return state, Costs()
     selection.check_size(world, cohort)
+    if dropped is None:
+        at_once = fast_paths.whole_round(federation, world, state, cohort, t, engine)
+        if at_once is not None:
+            return at_once
     costs = Costs(cohort)
     world = availability.with_over_selection(world)
     for number, exchange in enumerate(federation.exchanges):
@@ -83,7 +86,7 @@ def play_exchange(
     else:
         replying = message if dropped is None or not dropped.any() else message.to(~dropped)
         limits = Limits.of(world, exchange, server_state)
-        result = _aggregate(world, exchange, replying, engine, limits)
+        result = fast_paths.aggregate(world, exchange, replying, engine, limits)
         result = replace(result, sums=noise.release(world, exchange, message, result.sums))
     engine.commit(t, number, result.accepted.users)
     costs = result.costs(cohort, message)
@@ -127,23 +130,3 @@ def relay(
     state = state.with_part_of(step.sender, after)
     after = step.receive(world.seen_by(step.receiver), state.as_seen_by(step.receiver), arrays, t)
     return state.with_part_of(step.receiver, after)
-
-
-def _aggregate(
-    world: World[AlgorithmSettings],
-    exchange: Exchange[State, AlgorithmSettings],
-    message: Message,
-    engine: Engine,
-    limits: Limits,
-) -> Aggregate:
-    """Use the fastest path the engine offers; results are bit-identical."""
-    summed_early = len(message.users) > 0 and not is_defended(world)
-    if summed_early and exchange.fast.combine is not None:
-        on_nodes = engine.aggregate(exchange, message, limits)
-        if on_nodes is not None:
-            return on_nodes
-    if summed_early and engine.only_node is not None:
-        single = exchange.fast.single_pass(world, message, engine.only_node)
-        if single is not None:
-            return aggregation.from_single_pass(single, limits.sizes)
-    return aggregation.aggregate(world, exchange, message, engine.call, limits)

@@ -194,6 +194,12 @@ class FederationSettings(PrivacySettings):
         """How many clients a round needs at least, so that secure aggregation hides each."""
         return {"none": 1, "ring": 3, "secagg": self.fewest_in_group}[self.secure_aggregation]
 
+    @property
+    def is_unprotected(self) -> bool:
+        """Whether all updates are summed, in the open and without noise."""
+        in_the_open = self.secure_aggregation == "none" and self.epsilon is None
+        return in_the_open and self.robust == "none"
+
     def protected(self) -> Self:
         """The same settings under secure aggregation: `secagg`, unless a protocol is set."""
         if self.secure_aggregation != "none":

@@ -142,9 +142,7 @@ def _play_rounds(
     engine: Engine,
 ) -> tuple[State, Costs]:
     """The rounds of a step; in one kernel call where the algorithm and the engine can."""
-    s = world.settings
-    unprotected = s.secure_aggregation == s.robust == "none" and s.epsilon is None
-    plain = unprotected and availability.always_available(world)
+    plain = world.settings.is_unprotected and availability.always_available(world)
     exchange = federation.exchanges[0]
     if engine.only_node is not None and plain and isinstance(exchange, Exchange):
         at_once = exchange.fast.sequential_rounds(world, engine.only_node, state, ts)

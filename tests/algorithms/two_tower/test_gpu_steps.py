@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from small_federation import play_locally
+from small_federation import play, play_locally, world_for
 from test_towers import ALL, TITLES, item_content, settings
 
 from coterie.algorithms.two_tower import TOWERS, gpu_steps, tower
@@ -15,6 +15,7 @@ from coterie.algorithms.two_tower.requests import Requests
 from coterie.algorithms.two_tower.training import TowerOps
 from coterie.core import streams
 from coterie.data.splits import split
+from coterie.engines.local import LocalEngine
 from coterie.types import Rows
 
 torch = pytest.importorskip("torch")
@@ -188,17 +189,38 @@ def test_distinct_items_are_those_of_unique():
 
 
 @on_gpu
+@pytest.mark.parametrize("wire", [False, True])
 @pytest.mark.parametrize("person", ["features", "titles"])
 @pytest.mark.parametrize("name", ["fl-dssm", "fl-clsm", "sttfedrec-dssm", "sttfedrec-clsm"])
-def test_rounds_on_a_gpu_equal_those_on_the_cpu_and_repeat(name, person, people):
-    """Six rounds: two launch their steps, the third records them, the others replay."""
+def test_rounds_on_a_gpu_equal_those_on_the_cpu_and_repeat(name, person, wire, people):
+    """Six rounds: two launch their steps, the third records them, the others replay.
+
+    Through the wire, they have messages.
+    """
     choices = split(people, "temporal", 0.2, seed=0).training()
     changes = {"rounds": 6, "person": person, "inputs": 60, "embedding_size": 8}
     on_cpu_, on_gpu_, again = (
-        play_locally(name, choices, device=device, users_per_round=20, **changes)[0][-1]
+        play_locally(name, choices, wire=wire, device=device, users_per_round=20, **changes)
         for device in ("cpu", "cuda", "cuda")
     )
     for field in ("user_tower", "item_tower", "user_mean", "item_mean"):
-        found = getattr(on_gpu_, field)
-        assert np.abs(found - getattr(on_cpu_, field)).max() < 1e-5
-        np.testing.assert_array_equal(found, getattr(again, field))
+        found = getattr(on_gpu_[0][-1], field)
+        assert np.abs(found - getattr(on_cpu_[0][-1], field)).max() < 1e-5
+        np.testing.assert_array_equal(found, getattr(again[0][-1], field))
+    for found, expected in zip(on_gpu_[1], on_cpu_[1], strict=True):
+        assert (found.accepted, found.bytes_up, found.bytes_down) == (
+            expected.accepted,
+            expected.bytes_up,
+            expected.bytes_down,
+        )
+
+
+@on_gpu
+def test_an_earlier_state_can_be_continued(people):
+    """Later rounds do not overwrite what a GPU remembers of a state."""
+    choices = split(people, "temporal", 0.2, seed=0).training()
+    world = world_for("sttfedrec-dssm", choices, device="cuda", rounds=6, inputs=60)
+    engine = LocalEngine.over(world, choices, 1)
+    states = play("sttfedrec-dssm", world, engine)[0]
+    again = play("sttfedrec-dssm", world, engine, since=states[3], first=4)[0]
+    np.testing.assert_array_equal(again[-1].item_tower, states[-1].item_tower)

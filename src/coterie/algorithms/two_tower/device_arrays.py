@@ -84,6 +84,14 @@ def to_host_together(tensors: Sequence[Tensor]) -> list[np.ndarray]:
     return arrays
 
 
+def rows_of(array: np.ndarray, tensor: Tensor) -> list[np.ndarray]:
+    """The rows of an array. `to_device` returns those of the tensor, which is equal, for them."""
+    rows = list(array)
+    for row, on_device in zip(rows, tensor, strict=True):
+        _remember(row, on_device)
+    return rows
+
+
 def _remember(array: np.ndarray, tensor: Tensor) -> None:
     if array.nbytes >= CACHED_FROM:
         _copies.put(array, tensor)

@@ -275,6 +275,20 @@ def test_a_reply_that_waits_for_a_busy_server_is_not_requested_again():
         assert len(server.link.state.object_store) == 0
 
 
+def test_a_node_that_is_interrupted_in_a_call_leaves():
+    """It waits in a pull when Ctrl-C comes: the next call needs a connection of its own."""
+    with served() as server:
+        client = server.client()
+        client.activate()
+        (name,) = server.wait_for(1)
+        client.connection.request("POST", "/an/unfinished/call", b"")
+        client.deactivate()
+        assert server.nodes.joined() == {}
+        began = time.monotonic()
+        assert server.nodes.send("train", {name: b"x"}, 30) == {}
+        assert time.monotonic() < began + 5
+
+
 def test_a_pull_is_held_until_there_is_a_message():
     with served() as server:
         times = []

@@ -1,4 +1,4 @@
-"""A store joins with the key it joined with before, or with one that this key signed."""
+"""A store keeps its key and its users: another key is refused, other users are pointed out."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from node_keys import add_node, key_of, make_keys, replace_key
 
 pytest.importorskip("cryptography")
-from coterie.deployment.fleet.join import refuse_other_key
+from coterie.deployment.fleet.join import describe_added, refuse_other_key
 from coterie.deployment.fleet.keys import NodeKey
 from coterie.deployment.node_private_store import JOINED_WITH, NodeStore
 from coterie.errors import ConfigError
@@ -64,3 +64,13 @@ def test_a_key_that_another_one_signed_is_refused(store: Path, keys: Path):
     key.with_suffix(".pub").write_bytes(signed.read_bytes())
     with pytest.raises(ConfigError, match="--new-key"):
         refuse_other_key(store, key, public_of(key))
+
+
+def test_users_that_a_file_adds_are_counted():
+    assert describe_added(set(), {"a"}) == ()
+    assert describe_added({"a", "b"}, {"b", "a"}) == ()
+    assert describe_added({"a", "b", "c"}, {"b", "d"}) == (
+        "1 user added; 2 that the file lacks stay",
+    )
+    (line,) = describe_added({"a"}, {"b", "c"})
+    assert line.startswith("2 users added; 1 that the file lacks stay. None of the file's users")

@@ -63,7 +63,7 @@ def test_an_unfinished_run_of_the_same_settings_is_named(config: Path, tmp_path:
         update_status(Path(f"runs/fedfast-federation-{n}"), "finished")
     prepare_folder(config, None, Warnings())
     assert warnings[1:] == [
-        "runs/fedfast-federation-2 is a finished run of the same settings",
+        "runs/fedfast-federation-2 is a finished run of the same settings; this one is new",
     ]
 
 

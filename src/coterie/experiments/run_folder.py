@@ -156,7 +156,7 @@ def earlier_run(
                 f"{folder} has the same settings and is unfinished: "
                 f"resume it with {resume} {folder}"
             )
-    return f"{same[0]} is a finished run of the same settings" if same else ""
+    return f"{same[0]} is a finished run of the same settings; this one is new" if same else ""
 
 
 def _number(folder: Path, name: str) -> int:

@@ -129,7 +129,8 @@ class FleetClient:
         self.node_id = self._call(messages.ACTIVATE, request, "ActivateNodeResponse").node_id
 
     def deactivate(self) -> None:
-        """Tell the server that this node leaves."""
+        """Tell the server that this node leaves, also if a call was interrupted."""
+        self.close()
         request = messages.make("DeactivateNodeRequest", node_id=self.node_id)
         self._call(messages.DEACTIVATE, request, "DeactivateNodeResponse")
 

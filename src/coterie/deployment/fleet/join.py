@@ -75,6 +75,7 @@ class NodeUsers:
 
     def put(self, store: NodeStore, data: Interactions) -> tuple[str, ...]:
         """Write the users and their settings to a store; returns how the file was read."""
+        before = set(store.users())
         store.put_interactions(data)
         store.put_meta(
             disclosure_file=_absolute(self.disclosure_file),
@@ -83,7 +84,22 @@ class NodeUsers:
         if self.policy is not None:
             put_policy(store, self.policy)
         NodeService(store).set_seed(SIMULATED if self.simulated else "")
-        return (*data.reading, *data.notes)
+        added = describe_added(before, set(data.user_ids.astype(str).tolist()))
+        return (*data.reading, *data.notes, *added)
+
+
+def describe_added(before: set[str], given: set[str]) -> tuple[str, ...]:
+    """How the users of a store change by those of a file; nothing if they stay the same."""
+    if not before or before == given:
+        return ()
+    stay = len(before - given)
+    line = f"{counted(len(given - before), 'user')} added; {stay:,} that the file lacks stay"
+    if before.isdisjoint(given):
+        line += (
+            ". None of the file's users was in the store: if it is the file of another node, stop "
+            "this one, and remove them with coterie node forget"
+        )
+    return (line,)
 
 
 def _absolute(path: Path | None) -> str:

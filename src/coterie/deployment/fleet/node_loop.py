@@ -116,6 +116,7 @@ class NodeLoop:
         self.client.activate()
         self.activated = True
         if not self.is_announced:
+            self.remarked = False
             self.progress.log(f"connected to {self.client.address}; answers when the server asks")
             self.is_announced = True
         offset = self.client.clock_offset

@@ -129,8 +129,8 @@ def join(
     train; empty without an invitation. `new_key`: accept another key than the store had before.
     """
     address = Address.of(server)
-    refuse_missing(users.data)
     check_credentials(address, credentials, insecure)
+    refuse_missing(users.data)
     client = FleetClient.to(address, *credentials)
     exit_on_sigterm()
     keep_heap_compact()

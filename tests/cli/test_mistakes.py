@@ -168,7 +168,7 @@ def test_missing_files_of_a_federation(coterie: Command, tmp_path: Path) -> None
         error = coterie(*node, "--key", "ann.key", option, wrong).error
         assert error.startswith(f"{wrong}"), error
         assert error.endswith(f"Did you mean {right!r}?"), error
-    missing = coterie("join", "--data", "an.csv", "--store", "ann.db")
+    missing = coterie("join", "--data", "an.csv", "--store", "ann.db", "--insecure")
     assert missing.error == "an.csv: does not exist. Did you mean 'ann.csv'?"
     assert not (tmp_path / "ann.db").exists()
 

@@ -59,3 +59,22 @@ def test_kernels_load_where_nothing_can_be_cached():
         timeout=120,
     )
     assert done.stdout.strip() == "loaded", done.stderr[-500:]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no such locks")
+def test_processes_that_start_together_compile_once(tmp_path):
+    code = (
+        "from coterie import kernels; k = kernels.load('norms'); "
+        "print(sum(k.squared.stats.cache_misses.values()))"
+    )
+    started = [
+        subprocess.Popen(
+            [sys.executable, "-c", code],
+            env=os.environ | {"XDG_CACHE_HOME": str(tmp_path)},
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for _ in range(3)
+    ]
+    compiled = [process.communicate(timeout=120)[0].strip() for process in started]
+    assert sorted(compiled) == ["0", "0", "1"]

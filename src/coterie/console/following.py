@@ -152,12 +152,16 @@ class RunFollowers:
         while not self.is_stopping():
             if seen != follower.version:
                 seen = follower.version
-                for line in follower.since(offset):
-                    offset = line.end
-                    yield event_of_line(line)
+                lines = follower.since(offset)
+                events = [event_of_line(line) for line in lines]
+                if lines:
+                    offset = lines[-1].end
                 if state != follower.state:
                     state = follower.state
-                    yield f"event: state\ndata: {state}\n\n".encode()
+                    events.append(f"event: state\ndata: {state}\n\n".encode())
+                if events:
+                    # One block: sending costs more than what is sent.
+                    yield b"".join(events)
                 waited = 0.0
             if waited >= IDLE_SECONDS:
                 waited = 0.0

@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import importlib
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
@@ -43,13 +44,30 @@ def _import(name: str, progress: Progress) -> ModuleType:
     ready = folder / f"{name}.ready"
     if ready.exists():
         return importlib.import_module(f"coterie.kernels.{name}")
-    with progress.task(f"Compiling the {name} kernels (first start only)", None):
+    with (
+        progress.task(f"Compiling the {name} kernels (first start only)", None),
+        _turn(folder / f"{name}.lock"),
+    ):
         module = importlib.import_module(f"coterie.kernels.{name}")
-    # If the cache folder cannot be written, the next start compiles again.
-    with contextlib.suppress(OSError):
-        ready.parent.mkdir(parents=True, exist_ok=True)
-        ready.touch()
+        # If the cache folder cannot be written, the next start compiles again.
+        with contextlib.suppress(OSError):
+            ready.touch()
     return module
+
+
+@contextlib.contextmanager
+def _turn(lock: Path) -> Iterator[None]:
+    """Wait until no other process compiles this family: afterwards it is in the cache.
+
+    A server and its nodes start at the same time. Without locks, each of them compiles.
+    """
+    with contextlib.ExitStack() as stack:
+        with contextlib.suppress(ImportError, OSError):
+            import fcntl
+
+            lock.parent.mkdir(parents=True, exist_ok=True)
+            fcntl.flock(stack.enter_context(lock.open("a")), fcntl.LOCK_EX)
+        yield
 
 
 def _fallback(name: str, progress: Progress) -> ModuleType:

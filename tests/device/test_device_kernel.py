@@ -150,7 +150,7 @@ class Tally(Counter[str]):
         np.testing.assert_allclose(scores, round_.scores[items], rtol=1e-4, atol=1e-5)
         if items != round_.best:
             self["lists that differ"] += 1
-            # The matrix product of Python rounds in another order; that may swap near-ties only.
+            # Sums in another order may round differently; that may swap near-ties only.
             np.testing.assert_allclose(
                 round_.scores[items], round_.scores[round_.best], rtol=1e-5, atol=1e-6
             )
@@ -188,7 +188,7 @@ def test_clients_equal_those_of_python(n: int, seed: int) -> None:
     assert tally["entries"] > 100 * n
     assert tally["entries that differ"] <= 1e-5 * tally["entries"]
     assert tally["start rows that differ"] == 0
-    assert tally["lists that differ"] <= 1e-3 * tally["lists"]
+    assert tally["lists that differ"] <= 1e-4 * tally["lists"]
     # Python's sort of `opposite` is not stable: rows of equal size may pair in another order.
     pairing = tally["claims of pairing that differ"]
     assert pairing <= 1e-3 * tally["claims"]

@@ -6,13 +6,23 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from deployment.test_fleet import free_port
 from node_keys import add_node, key_of, make_keys, replace_key
 
 pytest.importorskip("cryptography")
-from coterie.deployment.fleet.join import describe_added, refuse_other_key
+from coterie.core.progress import SILENT
+from coterie.data.options import ReadOptions
+from coterie.deployment.fleet.join import (
+    RESTARTED,
+    NodeUsers,
+    describe_added,
+    join,
+    refuse_other_key,
+)
 from coterie.deployment.fleet.keys import NodeKey
+from coterie.deployment.fleet.node_loop import NodeLoop
 from coterie.deployment.node_private_store import JOINED_WITH, NodeStore
-from coterie.errors import ConfigError
+from coterie.errors import ConfigError, DataError
 
 
 @pytest.fixture
@@ -74,3 +84,24 @@ def test_users_that_a_file_adds_are_counted():
     )
     (line,) = describe_added({"a"}, {"b", "c"})
     assert line.startswith("2 users added; 1 that the file lacks stay. None of the file's users")
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_only_a_first_start_needs_the_file_of_users(
+    restarted: bool, store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """A node that restarts itself has its users in the store; their file may be gone by then."""
+
+    class Reached(Exception):
+        pass
+
+    def run(loop: NodeLoop) -> None:
+        raise Reached
+
+    monkeypatch.setattr(NodeLoop, "run", run)
+    if restarted:
+        monkeypatch.setenv(RESTARTED, "1")
+    users = NodeUsers(tmp_path / "gone.csv", ReadOptions())
+    server = f"127.0.0.1:{free_port()}"
+    with pytest.raises(Reached if restarted else DataError):
+        join(users, store, server, (None, None), True, SILENT)

@@ -130,7 +130,6 @@ def join(
     """
     address = Address.of(server)
     check_credentials(address, credentials, insecure)
-    refuse_missing(users.data)
     client = FleetClient.to(address, *credentials)
     exit_on_sigterm()
     keep_heap_compact()
@@ -141,6 +140,7 @@ def join(
     with run_folder.locked_file(path.with_suffix(".lock"), taken):
         restarted = bool(os.environ.pop(RESTARTED, ""))
         if not restarted:
+            refuse_missing(users.data)
             if invited and credentials[1] is not None:
                 fingerprint = certificate_fingerprint(credentials[1])
                 progress.log(f"invited to train {invited}; the authority is SHA-256 {fingerprint}")
@@ -153,7 +153,7 @@ def join(
                 progress.log(line)
             with closing(NodeStore.open(path)) as store:
                 n_users = counted(len(store.users()), "user")
-                store.put_meta(**{JOINED_WITH: own_key}, **{INVITED: invited})
+                store.put_meta(**{JOINED_WITH: own_key, INVITED: invited})
             progress.log(f"{path}: joining {address} with {n_users}. Stop with Ctrl-C.")
         store = NodeStore.open(path)
         service = NodeService(store, progress)

@@ -13,6 +13,7 @@ import numpy as np
 
 from coterie import kernels
 from coterie.errors import MissingExtra
+from coterie.federated.privacy.staircase import MOST_COLUMNS, Staircase, exact_sample, staircase
 from coterie.federated.secagg.crypto import KEY_BYTES, Uint64Array, new_seed, zeros
 from coterie.federated.secagg.words import from_bytes
 from coterie.types import Longs
@@ -22,10 +23,8 @@ if TYPE_CHECKING:
 
 WordSource: TypeAlias = Callable[[int], Uint64Array]
 """Gives the next n words of a random stream."""
-MAX_LOG2_SIGMA = 24
-"""With more, the exponents of the kernel would not fit in 64 bits."""
-WORDS_PER_SAMPLE = 4
-"""A little more than the mean: 3.8 words for sigma >= 2^3, and 4.6 for sigma = 1."""
+MAX_LOG2_SIGMA = 22
+"""A place in a column takes 17 bits then, what half a word has left."""
 MAX_WORDS = 1 << 15
 """Words requested at once. They stay in the processor's cache."""
 
@@ -42,18 +41,68 @@ def discrete_gaussian(size: int, log2_sigma: int, random_words: WordSource) -> L
         raise ValueError(
             f"log2_sigma is {log2_sigma}; it must be an integer from 0 to {MAX_LOG2_SIGMA}"
         )
-    draw = kernels.load("discrete_gaussian").draw
     samples: Longs = np.empty(size, np.int64)
-    counts: Longs = np.empty(2, np.int64)
+    stairs = staircase(min(1 << log2_sigma, MOST_COLUMNS))
+    halves = _Halves(random_words)
     done = 0
-    unused: Uint64Array = np.empty(0, np.uint64)
     while done < size:
-        wanted = min(WORDS_PER_SAMPLE * (size - done), MAX_WORDS)
-        words = np.concatenate([unused, random_words(wanted)])
-        draw(words, log2_sigma, samples[done:], counts)
-        done += int(counts[0])
-        unused = words[counts[1] :]
+        halves.request(size - done)
+        done, is_exact = _draw(stairs, log2_sigma, halves, samples, done)
+        if is_exact:
+            sample = exact_sample(stairs, log2_sigma, halves.next)
+            if sample is not None:
+                samples[done] = sample
+                done += 1
     return samples
+
+
+class _Halves:
+    """The halves of a stream's words, the low one of each first."""
+
+    def __init__(self, random_words: WordSource) -> None:
+        self.random_words = random_words
+        self.words: Uint64Array = np.empty(0, np.uint64)
+        self.at = 0
+
+    def request(self, n_samples: int) -> None:
+        """Have words for one of some samples at least, which takes two halves at most."""
+        if 2 * len(self.words) - self.at < 2:
+            self._append(min(1 + n_samples * 9 // 16, MAX_WORDS))
+
+    def next(self) -> int:
+        if self.at == 2 * len(self.words):
+            self._append(1)
+        word = int(self.words[self.at // 2])
+        half = word >> 32 if self.at % 2 else word & 0xFFFFFFFF
+        self.at += 1
+        return half
+
+    def _append(self, n: int) -> None:
+        unused = self.words[self.at // 2 :]
+        self.words = np.concatenate([unused, self.random_words(n)])
+        self.at %= 2
+
+
+def _draw(
+    stairs: Staircase, log2_sigma: int, halves: _Halves, samples: Longs, done: int
+) -> tuple[int, bool]:
+    """(samples that are done, whether the next one takes exact arithmetic)."""
+    counts: Longs = np.array([0, halves.at, 0], np.int64)
+    kernels.load("discrete_gaussian").draw(
+        halves.words,
+        stairs.column,
+        stairs.level,
+        stairs.left,
+        stairs.n_sure,
+        stairs.n_columns,
+        stairs.n_bricks,
+        stairs.height,
+        log2_sigma,
+        samples[done:],
+        counts,
+    )
+    n, halves.at, is_exact = counts.tolist()
+    return done + n, bool(is_exact)
 
 
 def system_words() -> WordSource:

@@ -337,7 +337,7 @@ def with_noise(world: AnyWorld, exchange: AnyExchange, member: GroupMember, vect
     word = member.terms.word
     if np.linalg.norm(to_integers(vector, word).astype(np.float64)) > plan.sensitivity:
         vector = np.zeros_like(vector)
-    info = member.terms.context + hashlib.sha256(vector.tobytes()).digest()
+    info = member.terms.context + hashlib.blake2b(vector.data, digest_size=32).digest()
     key = derive_key(member.identity.secret, b"noise " + info)
     noise = share_of_noise(plan, len(vector), key)
     noisy: Words = vector + to_words(noise, word)

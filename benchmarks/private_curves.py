@@ -25,6 +25,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "pfpl+": FPL | {"triples": 10},
     "fcf": {"rounds": 20},
     "fedmf": {"rounds": 20},
+    "fedease": {"max_memory": 32.0},
     "fl-dssm": TOWERS,
     "fl-clsm": TOWERS,
 }
@@ -46,6 +47,7 @@ def main() -> None:
     parser.add_argument("--users", nargs="*", type=int, default=[0], help="of synthetic data")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--protocol")
+    parser.add_argument("--gpu", action="store_true", help="decompose matrices of fedease there")
     given = parser.parse_args()
     budgets: list[float | None] = [*given.epsilons, *([None] if given.without else [])]
     for dataset in given.dataset:
@@ -53,16 +55,26 @@ def main() -> None:
             for seed in range(given.seeds):
                 for name in given.algorithms:
                     for epsilon in budgets:
-                        line = measured(dataset, users, name, epsilon, seed, given.protocol)
+                        line = measured(
+                            dataset, users, name, epsilon, seed, given.protocol, given.gpu
+                        )
                         print(json.dumps(line), flush=True)
 
 
 def measured(
-    dataset: str, users: int, name: str, epsilon: float | None, seed: int, protocol: str | None
+    dataset: str,
+    users: int,
+    name: str,
+    epsilon: float | None,
+    seed: int,
+    protocol: str | None,
+    gpu: bool,
 ) -> dict[str, Any]:
     began = time.perf_counter()
     settings = SETTINGS.get(name, {}) if epsilon is not None else {}
     settings = settings | ({"n_users": users, "n_items": ITEMS} if users else {})
+    if name == "fedease" and gpu:
+        settings = settings | {"device": "cuda"}
     if name == "fedease" and users > LARGEST_ROUND:
         rounds = -(-users // LARGEST_ROUND)
         settings = settings | {"rounds": rounds, "participation": 1 / rounds}

@@ -180,6 +180,18 @@ def test_weights_are_those_of_the_closed_form():
     assert private_pairs.item_weights(noisy, reg=6.0) == pytest.approx(expected, abs=1e-6)
 
 
+def test_weights_by_a_gpu():
+    torch = pytest.importorskip("torch", reason="PyTorch (the extra 'neural') is not installed")
+    noisy = spiked(50, [90.0, 30.0, 20.0], noise=0.5)
+    if not torch.cuda.is_available():
+        with pytest.raises(ConfigError, match=r"'device' is 'cuda', but PyTorch finds no GPU"):
+            private_pairs.item_weights(noisy, 6.0, "cuda")
+        return
+    one, other = (private_pairs.item_weights(noisy, 6.0, "cuda") for _ in range(2))
+    assert one.tobytes() == other.tobytes()
+    assert one == pytest.approx(private_pairs.item_weights(noisy, 6.0), abs=1e-5)
+
+
 @settings(deadline=None)
 @given(seed=st.integers(0, 1000), noise=st.floats(0.01, 100.0))
 def test_the_inverse_is_positive_definite_whatever_the_noise(seed, noise):

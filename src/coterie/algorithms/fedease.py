@@ -23,6 +23,7 @@ from threadpoolctl import threadpool_limits
 
 from coterie.algorithms import pair_sums, private_pairs
 from coterie.algorithms.algorithm import Algorithm, score_history
+from coterie.algorithms.local.batched import find_device
 from coterie.algorithms.local.cooccurrence import ItemPairs, gigabytes, item_weights
 from coterie.algorithms.pair_sums import PairSums, PairSumSettings
 from coterie.core.weak_cache import WeakCache
@@ -40,6 +41,8 @@ class FedEASE(ItemPairs, PairSumSettings):
 
 def init(world: World[FedEASE]) -> PairSums:
     check_private(world.settings)
+    if world.settings.device == "cuda":
+        find_device("cuda")
     pair_sums.check_sizes(world, "FedEASE", gigabytes(world.n_items))
     return pair_sums.no_sums(world)
 
@@ -53,11 +56,6 @@ def check_private(settings: FedEASE) -> None:
             f"setting 'length_exponent' is {settings.length_exponent:g}; under a privacy budget "
             "(epsilon) expected 0.5 or more: below it, long histories add more to the sum than "
             "noise hides. Set length_exponent=0.5."
-        )
-    if settings.device == "cuda":
-        raise ConfigError(
-            "setting 'device' is 'cuda'; under a privacy budget (epsilon) expected 'cpu': noisy "
-            "sums are decomposed there. Set device=cpu."
         )
     for name in ("reg_exponent", "popularity_exponent"):
         if getattr(settings, name):
@@ -90,7 +88,7 @@ def weights_of(world: World[FedEASE], state: PairSums) -> Floats:
     sigma = math.sqrt(max(int(state.noise[0]), 1)) * (1 << plan.log2_sigma)
     noisy = private_pairs.noisy_sums(state.pairs, state.items, scales, sigma)
     with threadpool_limits(1, "blas"):
-        return private_pairs.item_weights(noisy, world.settings.reg)
+        return private_pairs.item_weights(noisy, world.settings.reg, world.settings.device)
 
 
 _inverted = WeakCache()

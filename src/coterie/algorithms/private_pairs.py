@@ -30,10 +30,12 @@ noise.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 
+from coterie.algorithms.local.batched import find_device
 from coterie.algorithms.local.cooccurrence import sum_pairs, upper_to_matrix
 from coterie.federated.federation import Sums
 from coterie.federated.privacy.plan import NoisePlan
@@ -134,16 +136,16 @@ def noisy_sums(pairs: Longs, items: Longs, scale: Scales, sigma: float) -> Noisy
     return NoisySums(G, sigma / scale.pairs, items / scale.items)
 
 
-def item_weights(noisy: NoisySums, reg: float) -> Floats:
+def item_weights(noisy: NoisySums, reg: float, device: str = "cpu") -> Floats:
     """(items, items) EASE's weights B of what noise does not explain."""
-    P = inverse(noisy, reg / RIDGE_OF_NOISE)
+    P = inverse(noisy, reg / RIDGE_OF_NOISE, device)
     P /= -np.diag(P)
     B = P.astype(np.float32)
     B[np.diag_indices(len(B))] = 0
     return B
 
 
-def inverse(noisy: NoisySums, factor: float) -> Doubles:
+def inverse(noisy: NoisySums, factor: float, device: str = "cpu") -> Doubles:
     """(G + ridge I)^-1 of what noise does not explain of G.
 
     In blocks, along v and across it: with Q the inverse of R + ridge I and c what is left along v,
@@ -155,7 +157,7 @@ def inverse(noisy: NoisySums, factor: float) -> Doubles:
     along = max(float(v @ Gv), noisy.pair_noise)
     g = shrunk(Gv - float(v @ Gv) * v, v, noisy.pair_noise)
     ridge = factor * ridge_for(noisy, along)
-    Q = inverse_across(noisy.G, v, Gv, noisy.pair_noise, ridge)
+    Q = inverse_across(noisy.G, v, Gv, noisy.pair_noise, ridge, device)
     Qg = Q @ g
     # Noise in g may leave less than the ridge, or nothing: then G has no part of its own along v.
     c = max(along + ridge - float(g @ Qg), ridge)
@@ -171,19 +173,44 @@ def ridge_for(noisy: NoisySums, along: float) -> float:
     return mean + RIDGE_OF_NOISE * noisy.pair_noise * (1 + most_noise / along)
 
 
-def inverse_across(G: Doubles, v: Doubles, Gv: Doubles, noise: float, ridge: float) -> Doubles:
+def inverse_across(
+    G: Doubles, v: Doubles, Gv: Doubles, noise: float, ridge: float, device: str
+) -> Doubles:
     """Q, the inverse of R + ridge I on the space across v; zero along v."""
-    from scipy.linalg import eigh
+
+    def inverted(values: Doubles) -> Doubles:
+        cleaned = np.maximum(cleaned_eigenvalues(values, noise), 0)
+        return 1 / (cleaned + ridge)
 
     rest = G - np.outer(v, Gv)
     rest -= np.outer(rest @ v, v)
+    with_values = with_eigenvalues if device == "cpu" else with_eigenvalues_on_gpu
     # Single precision halves the time; its errors are far below any noise.
-    values, vectors = eigh(rest.astype(np.float32), overwrite_a=True, check_finite=False)
-    cleaned = np.maximum(cleaned_eigenvalues(values.astype(np.float64), noise), 0)
-    Q = ((vectors / (cleaned + ridge).astype(np.float32)) @ vectors.T).astype(np.float64)
+    Q = with_values(rest.astype(np.float32), inverted).astype(np.float64)
     Q -= np.outer(v, v @ Q)
     Q -= np.outer(Q @ v, v)
     return Q
+
+
+def with_eigenvalues(symmetric: Floats, function: Callable[[Doubles], Doubles]) -> Floats:
+    """The matrix with the same eigenvectors, and a function of its eigenvalues."""
+    from scipy.linalg import eigh
+
+    values, vectors = eigh(symmetric, overwrite_a=True, check_finite=False)
+    other = function(values.astype(np.float64)).astype(np.float32)
+    changed = (vectors * other) @ vectors.T
+    return changed.astype(np.float32, copy=False)
+
+
+def with_eigenvalues_on_gpu(symmetric: Floats, function: Callable[[Doubles], Doubles]) -> Floats:
+    """`with_eigenvalues` by PyTorch."""
+    device = find_device("cuda")
+    import torch
+
+    values, vectors = torch.linalg.eigh(torch.from_numpy(symmetric).to(device))
+    other = torch.from_numpy(function(values.double().cpu().numpy())).to(vectors)
+    changed: Floats = ((vectors * other) @ vectors.T).cpu().numpy()
+    return changed
 
 
 def cleaned_eigenvalues(values: Doubles, noise: float) -> Doubles:

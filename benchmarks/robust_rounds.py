@@ -76,6 +76,7 @@ def measured(dataset: str, name: str, rounds: int) -> JsonObject:
             f"{setting} / {base}": round(medians[setting] / medians[base], 2)
             for base in (OPEN, "none")
             for setting in SETTINGS[2:]
+            if medians[base]  # no bytes in most rounds of an algorithm that asks clients once
         }
     return about
 

@@ -2,6 +2,7 @@
 
     python benchmarks/robust_rounds.py
     python benchmarks/robust_rounds.py --dataset ml-1m --algorithms fedfast fcf
+    python benchmarks/robust_rounds.py --dataset ml-1m --algorithms pfedrec --defences
 
 In one process, one line for each algorithm: the median round without a defence on the path that a
 defence leaves open, where the server sees single updates (`open`); on the fastest path of the
@@ -16,7 +17,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from statistics import median
 
@@ -35,7 +36,7 @@ from coterie.types import JsonObject
 
 ALGORITHMS = ("fedfast", "fedavg", "fcf", "pfpl+", "fedals", "fedease")
 OPEN = "open"
-SETTINGS = ("none", OPEN, "bounded", "trimmed", "groups")
+DEFENCES = ("bounded", "trimmed", "groups")
 CLOCKS: dict[str, Callable[[], float]] = {
     "seconds": time.perf_counter,
     "processor seconds": time.process_time,
@@ -49,17 +50,19 @@ def main() -> None:
     )
     parser.add_argument("--dataset", default="ml-100k")
     parser.add_argument("--algorithms", nargs="*", default=ALGORITHMS)
+    parser.add_argument("--defences", nargs="*", default=DEFENCES, help="none to time rounds only")
     parser.add_argument("--rounds", type=int, default=15)
     given = parser.parse_args()
     for name in given.algorithms:
-        print(json.dumps(measured(given.dataset, name, given.rounds)), flush=True)
+        print(json.dumps(measured(given.dataset, name, given.defences, given.rounds)), flush=True)
 
 
-def measured(dataset: str, name: str, rounds: int) -> JsonObject:
-    trainers = {setting: trainer_of(dataset, name, setting) for setting in SETTINGS}
+def measured(dataset: str, name: str, defences: Sequence[str], rounds: int) -> JsonObject:
+    settings = ("none", OPEN, *defences)
+    trainers = {setting: trainer_of(dataset, name, setting) for setting in settings}
     states = {setting: start for setting, (_, start) in trainers.items()}
     found: dict[str, dict[str, list[float]]] = {
-        measure: {setting: [] for setting in SETTINGS} for measure in (*CLOCKS, BYTES)
+        measure: {setting: [] for setting in settings} for measure in (*CLOCKS, BYTES)
     }
     for n in range(1, rounds + 1):
         for setting, (work, _) in trainers.items():
@@ -75,7 +78,7 @@ def measured(dataset: str, name: str, rounds: int) -> JsonObject:
         about[f"{measure}, ratios"] = {
             f"{setting} / {base}": round(medians[setting] / medians[base], 2)
             for base in (OPEN, "none")
-            for setting in SETTINGS[2:]
+            for setting in defences
             if medians[base]  # no bytes in most rounds of an algorithm that asks clients once
         }
     return about

@@ -154,7 +154,13 @@ def start_network(world: World[GPFedRec]) -> Floats:
 
 
 def broadcast(world: World[GPFedRec], state: GPFedRecState, cohort: Ints, t: int) -> Message:
-    return Message(t, cohort, {"item_rows": state.item_rows}, {"guides": state.guides[cohort]})
+    return Message(t, cohort, {"item_rows": state.item_rows}, {"guides": guides_of(state, cohort)})
+
+
+def guides_of(state: GPFedRecState, users: Ints) -> Floats:
+    """The guides of some users. A copy of those of all takes long."""
+    is_everybody = np.array_equal(users, np.arange(len(state.guides)))
+    return state.guides if is_everybody else state.guides[users]
 
 
 # One step per batch
@@ -237,8 +243,10 @@ def guide(
     tables = uploaded_tables(world, state, sums, accepted)
     A = user_graph(similarities(tables, world.settings), world.settings)
     new = aggregate_over_graph(A, tables)
-    guides = state.guides.copy()
-    guides[accepted.users] = new
+    guides = new
+    if len(new) < len(state.guides):
+        guides = state.guides.copy()
+        guides[accepted.users] = new
     q = new.mean(axis=0, dtype=np.float64).astype(np.float32)
     return replace(state, item_rows=q, guides=guides)
 
@@ -249,8 +257,11 @@ def uploaded_tables(
     """(n, items, d) q_u of every client: the rows it sent, and all others by the pull alone."""
     n_batches = -(-accepted.samples // world.settings.batch_size)
     left = (1 - pull(world)) ** n_batches.astype(np.float64)
-    guides = state.guides[accepted.users]
-    tables = guides + left[:, None, None].astype(np.float32) * (state.item_rows - guides)
+    guides = guides_of(state, accepted.users)
+    # guides + left (q - guides), in place: tables of all users are large.
+    tables = state.item_rows - guides
+    tables *= left[:, None, None].astype(np.float32)
+    tables += guides
     of_client = np.repeat(np.arange(len(accepted.users)), np.diff(sums["offsets"]))
     change = (sums["item_rows"] * (unit(world) / SCALE)).astype(np.float32)
     tables[of_client, sums["items"]] = state.item_rows[sums["items"]] + change
@@ -263,9 +274,9 @@ def similarities(tables: Floats, settings: GPFedRec) -> Floats:
     On one thread, so that bits do not depend on the number of threads.
     """
     flat = tables.reshape(len(tables), -1)
-    lengths = np.maximum(np.sqrt(np.square(flat).sum(axis=1)), 1e-12)
     with threadpool_limits(1, "blas"):
         products = flat @ flat.T
+    lengths: Floats = np.sqrt(np.maximum(np.diag(products), np.float32(1e-24)))
     cosines: Floats = products / lengths[:, None] / lengths
     return cosines if settings.similarity == "cosine" else 1 - cosines
 

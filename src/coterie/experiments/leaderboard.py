@@ -183,7 +183,10 @@ def leaderboard(
         for name in entrants
         if name in found or not space_of(name)
     ]
+    # The longest first: at the end, processes wait for the last run.
+    methods.sort(key=lambda method: -_seconds(searches, trained, method.label))
     runs = _final_runs(request, methods, folder, progress, workers, given)
+    runs.sort(key=lambda run: entrants.index(run.cell.method.label))
     diverged = {run.cell.method.label: run.diverged for run in runs if run.diverged}
     left_out += [NotCompared(name, reason) for name, reason in diverged.items()]
     kept = [run for run in runs if run.cell.method.label not in diverged]
@@ -264,6 +267,21 @@ def _search(request: LeaderboardRequest, name: str) -> Search:
 def _chosen(request: LeaderboardRequest, name: str, found: TuningResult | None) -> JsonObject:
     """The settings of an algorithm's final runs: the best trial's, or the defaults."""
     return _untuned(request, name) | ({} if found is None else found.best.settings)
+
+
+def _seconds(
+    searches: Sequence[Search], trained: Sequence[Sequence[CellResult]], name: str
+) -> float:
+    """How long the longest trial of an algorithm took; 0 if it has none."""
+    return max(
+        (
+            float(trial.result.get("seconds", 0.0))
+            for search, trials in zip(searches, trained, strict=True)
+            if search.algorithm == name
+            for trial in trials
+        ),
+        default=0.0,
+    )
 
 
 def _final_runs(

@@ -102,7 +102,7 @@ def by_epsilon(runs: Sequence[JsonObject], dataset: str) -> Figure:
 def by_users(runs: Sequence[JsonObject]) -> Figure:
     """Accuracy at epsilon 1 with and without noise, by the number of users."""
     series = []
-    for algorithm in ("fedease", "fedals", "popular"):
+    for algorithm in DRAWN:
         private = means(private_runs(runs, SYNTHETIC, algorithm), "users", METRIC)
         plain = means(plain_runs(runs, algorithm), "users", METRIC)
         if private:
@@ -159,13 +159,14 @@ def seeds_of(runs: Sequence[JsonObject]) -> str:
 
 
 def users_table(runs: Sequence[JsonObject]) -> str:
-    algorithms = ("fedease", "fedals", "popular")
-    private = {n: means(private_runs(runs, SYNTHETIC, n), "users", METRIC) for n in algorithms}
-    plain = {n: means(plain_runs(runs, n), "users", METRIC) for n in algorithms}
+    private = {n: means(private_runs(runs, SYNTHETIC, n), "users", METRIC) for n in ALGORITHMS}
+    plain = {n: means(plain_runs(runs, n), "users", METRIC) for n in ALGORITHMS}
     users = sorted({value for curve in private.values() for value in curve})
     rows = []
-    for name in algorithms:
+    for name in ALGORITHMS:
         for label, curve in ((f"`{name}`", private[name]), (f"`{name}`, no noise", plain[name])):
+            if not curve:
+                continue
             cells = [f"{curve[n]:.4f}" if n in curve else "" for n in users]
             rows.append([label, *cells])
     return markdown_table(["users", *(f"{int(n):,}" for n in users)], rows)

@@ -34,6 +34,8 @@ ITEMS = 1000
 """Items of synthetic data."""
 LARGEST_ROUND = 100_000
 """Users of a round of fedease. Each has noise of its own; a client sends in one of them."""
+OF_A_SAMPLE = ("fedals", "fcf", "fedmf")
+"""What selects so many users in a round, where there are more: sums would overflow."""
 
 
 def main() -> None:
@@ -78,6 +80,8 @@ def measured(
     if name == "fedease" and users > LARGEST_ROUND:
         rounds = -(-users // LARGEST_ROUND)
         settings = settings | {"rounds": rounds, "participation": 1 / rounds}
+    if name in OF_A_SAMPLE and users > LARGEST_ROUND:
+        settings = settings | {"participation": LARGEST_ROUND / users}
     budget = {} if epsilon is None else {"epsilon": epsilon, "delta": 1e-5}
     run = coterie.run(
         name,

@@ -331,11 +331,14 @@ def test_movielens_has_texts_of_films_and_features_of_users(real_data: Callable[
         943,
     )
     assert data.item_texts is not None
-    film = data.item_texts.tolist().index("Toy Story (1995)")
-    title = spelt(["toy", "story", "1995"], 1100)
+    titles = data.item_texts.tolist()
+    # RecBole's copy has the year in a column of its own.
+    year = ["1995"] if "Toy Story (1995)" in titles else []
+    film = titles.index("Toy Story (1995)" if year else "Toy Story")
+    title = spelt(["toy", "story", *year], 1100)
     assert words_in(found.titles, found)[film] == title
-    assert words_in(items_of(found), found)[film][:3] == title
-    kinds = sorted(words_in(items_of(found), found)[film][3:])
+    assert words_in(items_of(found), found)[film][: len(title)] == title
+    kinds = sorted(words_in(items_of(found), found)[film][len(title) :])
     assert kinds == sorted(spelt(["animation", "children", "s", "comedy"], 1100))
     assert (items_of(found).rows.counts > 0).all()
     assert (users_of(found).rows.counts == len(data.user_features)).all()

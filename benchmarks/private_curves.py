@@ -82,6 +82,8 @@ def measured(
         settings = settings | {"rounds": rounds, "participation": 1 / rounds}
     if name in OF_A_SAMPLE and users > LARGEST_ROUND:
         settings = settings | {"participation": LARGEST_ROUND / users}
+    if name in ("pfpl", "pfpl+") and users > LARGEST_ROUND:
+        settings = settings | {"users_per_round": LARGEST_ROUND}
     budget = {} if epsilon is None else {"epsilon": epsilon, "delta": 1e-5}
     run = coterie.run(
         name,

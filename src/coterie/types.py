@@ -167,6 +167,19 @@ class Updates:
             self.dense[which],
         )
 
+    def between(self, first: int, last: int) -> Updates:
+        """The updates at positions first..last, as views of these."""
+        begin, end = self.offsets[first], self.offsets[last]
+        return Updates(
+            self.users[first:last],
+            self.samples[first:last],
+            self.offsets[first : last + 1] - begin,
+            self.items[begin:end],
+            self.item_rows[begin:end],
+            self.user_rows[first:last],
+            self.dense[first:last],
+        )
+
     @classmethod
     def of_item_rows(cls, users: Ints, items: Sequence[Ints], rows: Sequence[Ints]) -> Updates:
         """Updates that are item rows alone: of client k, `rows[k]` for the items `items[k]`."""
@@ -185,9 +198,10 @@ class Updates:
     @classmethod
     def joined(cls, parts: Sequence[Updates]) -> Updates:
         """All parts concatenated and sorted by user."""
-        if len(parts) == 1 and bool((np.diff(parts[0].users) > 0).all()):
+        ascending = bool((np.diff(np.concatenate([p.users for p in parts])) > 0).all())
+        if len(parts) == 1 and ascending:
             return parts[0]
         counts = np.concatenate([np.diff(p.offsets) for p in parts])
         columns = {f.name: np.concatenate([getattr(p, f.name) for p in parts]) for f in fields(cls)}
         whole = cls(**columns | {"offsets": np.concatenate([[0], np.cumsum(counts)])})
-        return whole.take(np.argsort(whole.users, kind="stable"))
+        return whole if ascending else whole.take(np.argsort(whole.users, kind="stable"))

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -104,18 +105,28 @@ def poisoned_exchange(
         if not sending.any() and not away.any():
             return result
         _remember(slot, attack, message)
-        parts = [updates.take(np.flatnonzero(~sending & ~away))]
+        parts = honest_parts(updates, sending | away)
         if sending.any():
             honest = updates.take(np.flatnonzero(sending))
             view = _view(exchange, world, message, node, honest, colluders, slot.memory)
-            parts.append(_sent(attack, view))
-        joined = Updates.joined(parts)
+            sent = _sent(attack, view)
+            parts += [sent.between(k, k + 1) for k in range(len(sent))]
+        # In order, so that a cohort's updates, which may be large, are copied once.
+        in_order = sorted(parts, key=lambda part: int(part.users[0]))
+        joined = Updates.joined(in_order) if in_order else updates.between(0, 0)
         return joined if isinstance(result, Updates) else (joined, private_state)
 
     fast: FastPaths[State, AlgorithmSettings] = FastPaths(
         chunk_size=exchange.fast.chunk_size, combine=exchange.fast.combine
     )
     return replace(exchange, client_update=client_update, fast=fast)
+
+
+def honest_parts(updates: Updates, which: Bools) -> list[Updates]:
+    """The updates between those of some clients; all of them if there are no such clients."""
+    ends = [-1, *np.flatnonzero(which).tolist(), len(updates)]
+    parts = [updates.between(first + 1, last) for first, last in pairwise(ends)]
+    return [part for part in parts if len(part)]
 
 
 class Attacking(NamedTuple):

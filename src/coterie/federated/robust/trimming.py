@@ -19,6 +19,8 @@ from coterie.types import Doubles, Ints, Longs, Updates
 
 TRIMMED = 0.2
 SENDERS = 3
+BLOCK = 1 << 18
+"""Entries that are sorted in one call. More would not stay in the processor's cache."""
 FEWEST_CLIENTS = 5
 """Clients of a round of which a share can be left out. A smaller cohort is refused."""
 
@@ -35,17 +37,20 @@ def trimmed(updates: Updates, multiples: Multiples, norms: SquaredNorms | None =
 def trimmed_rows(items: Ints, rows: Ints) -> Ints:
     """Rows with the extremes of each item's components replaced.
 
-    Items that the same number of clients send are sorted in one call.
+    Items that the same number of clients send are sorted together, block by block.
     """
     by_item = np.argsort(items, kind="stable")
     _, first, counts = np.unique(items[by_item], return_index=True, return_counts=True)
     result = np.zeros_like(rows)
     for count in np.unique(counts[counts >= SENDERS]).tolist():
-        places = by_item[first[counts == count, None] + np.arange(count)]
-        block = rows[places]  # (items, clients, components)
-        ascending = np.sort(block, axis=1)
         cut = max(int(TRIMMED * count), 1)
-        result[places] = np.clip(block, ascending[:, [cut]], ascending[:, [count - 1 - cut]])
+        starts = first[counts == count]
+        step = max(BLOCK // (count * rows.shape[1]), 1)
+        for k in range(0, len(starts), step):
+            places = by_item[starts[k : k + step, None] + np.arange(count)]
+            block = rows[places]  # (items, clients, components)
+            ascending = np.sort(block, axis=1)
+            result[places] = np.clip(block, ascending[:, [cut]], ascending[:, [count - 1 - cut]])
     return result
 
 

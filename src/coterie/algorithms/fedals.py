@@ -554,6 +554,7 @@ EXCHANGE = Exchange(
     secure_sum=with_noise(
         SecureSum(
             by_item=("items",),
+            whole_rows=True,
             reveals="sums of x x^T give away the history of a client with an item of its own, and "
             "those of all clients where they are no more than embedding_size",
         ),

@@ -195,6 +195,9 @@ class SecureSum:
     max_entry: Callable[[World[Any]], int] = lambda world: MAX_ENTRY
     """Bound of an entry of one client's sums. A client with a larger one uploads nothing; the
     largest ring times the bound has to be below 2^(word - 1)."""
+    whole_rows: bool = False
+    """Whether rows make sense only as sums over the same clients in every column, as second moments
+    do. With robust=groups, a group then counts for all of a row or for nothing of it."""
     reveals: str = ""
     """What attackers find in the sums of a ring; "" where none is known. A run logs it."""
 

@@ -163,6 +163,29 @@ def test_a_larger_group_is_not_extreme():
     assert trimming.trimmed_sum(sums, np.array([2, 10, 3, 2]), 1).tolist() == [34]
 
 
+def test_a_row_counts_as_a_whole_or_not_at_all():
+    """The median is [2, 2], and the second group is there."""
+    row = np.array([[[1, 9]], [[2, 2]], [[9, 1]]])
+    assert trimming.central_sum(row, np.ones(3, np.int64), 1).tolist() == [[6, 6]]
+
+
+def test_every_row_leaves_out_groups_of_its_own():
+    """Groups of 2, 2 and 4 clients. By client, row 0 is 1, 1.5 and 50, and row 1 90, 3 and 4."""
+    sums = np.array([[[2], [180]], [[3], [6]], [[200], [16]]])
+    assert trimming.central_sum(sums, np.array([2, 2, 4]), 1).tolist() == [[12], [32]]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_second_moments_without_extreme_groups_are_second_moments(seed):
+    """Sums of x x^T by component are not positive definite; FedALS solves with them."""
+    rng = np.random.default_rng(seed)
+    x = rng.integers(-100, 100, (10, 12, 5))
+    x[:3] *= 50
+    sums = np.einsum("gnd,gne->gde", x, x).reshape(10, 1, 25)
+    kept = trimming.central_sum(sums, np.full(10, 12), 3).reshape(5, 5)
+    assert np.linalg.eigvalsh(kept).min() > 0
+
+
 def test_groups_cover_a_cohort_once():
     found = groups.assign(23, seed=1, t=2)
     assert sorted(np.concatenate(found).tolist()) == list(range(23))
@@ -217,9 +240,9 @@ def test_secure_sums_leave_the_extreme_groups_out():
     given_ |= {"group_size": 10, "smallest_group": 5}
     recorded: list[tuple[list[Sums], list[int]]] = []
 
-    def twin(parts: list[Sums], n_clients: list[int]) -> Sums:
+    def twin(tables: SecureSum, parts: list[Sums], n_clients: list[int]) -> Sums:
         recorded.append((parts, n_clients))
-        return groups.without_extremes(parts, n_clients)
+        return groups.without_extremes(tables, parts, n_clients)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(secagg_server, "without_extremes", twin)
@@ -229,7 +252,8 @@ def test_secure_sums_leave_the_extreme_groups_out():
     assert n_clients == [10, 10, 10, 9]  # one user has no history
     by_client = np.array([p["items"].ravel() / n for p, n in zip(parts, n_clients, strict=True)])
     expected = [round(sum(sorted(column)[1:3]) / 2 * 39) for column in by_client.T.tolist()]
-    assert groups.without_extremes(parts, n_clients)["items"].ravel().tolist() == expected
+    found = groups.without_extremes(SecureSum(), parts, n_clients)["items"]
+    assert found.ravel().tolist() == expected
     assert sha256(trimmed[-1]) != sha256(plain[-1])
 
 

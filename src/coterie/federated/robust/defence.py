@@ -85,5 +85,5 @@ def defended_sums(
         for group in groups
     ]
     by_item = [tables.to_table(world, part) for part in parts]
-    whole = without_extremes(by_item, [len(group) for group in groups])
+    whole = without_extremes(tables, by_item, [len(group) for group in groups])
     return tables.from_table(world, whole)

@@ -69,8 +69,30 @@ def trimmed_sum(sums: Longs, sizes: Longs, cut: int) -> Longs:
 
     (groups, ...) sums and (groups,) numbers of clients. A group is extreme by its sum by client.
     """
-    n = len(sums)
-    by_client: Doubles = sums / sizes.reshape(n, *[1] * (sums.ndim - 1))
-    middle = np.sort(by_client, axis=0)[cut : n - cut]
-    whole: Longs = np.rint(middle.mean(axis=0) * sizes.sum()).astype(np.int64)
+    by_client = means(sums, sizes)
+    middle = np.sort(by_client, axis=0)[cut : len(sums) - cut]
+    return scaled_up(middle, sizes)
+
+
+def central_sum(sums: Longs, sizes: Longs, cut: int) -> Longs:
+    """The same where a row, the last axis, counts as a whole or not at all.
+
+    The 2 `cut` groups are left out whose row by client is farthest from the median of all groups.
+    """
+    by_client = means(sums, sizes)
+    deviation = by_client - np.median(by_client, axis=0)
+    distance = np.einsum("...d,...d->...", deviation, deviation)
+    nearest = np.argsort(distance, axis=0, kind="stable")[: len(sums) - 2 * cut]
+    return scaled_up(np.take_along_axis(by_client, nearest[..., None], axis=0), sizes)
+
+
+def means(sums: Longs, sizes: Longs) -> Doubles:
+    """Of each group, the sum by client."""
+    by_client: Doubles = sums / sizes.reshape(-1, *[1] * (sums.ndim - 1))
+    return by_client
+
+
+def scaled_up(means: Doubles, sizes: Longs) -> Longs:
+    """The sum over all clients, were they like those of these groups."""
+    whole: Longs = np.rint(means.mean(axis=0) * sizes.sum()).astype(np.int64)
     return whole

@@ -142,7 +142,7 @@ class GroupTotals:
         if not self.tables or too_few_groups(self.world, len(self.n_clients)):
             return self.nothing
         if self.world.settings.robust == "groups":
-            return without_extremes(self.tables, self.n_clients)
+            return without_extremes(self.secure, self.tables, self.n_clients)
         return self.tables[0]
 
 

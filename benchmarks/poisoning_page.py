@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from statistics import mean
 
-from poisoning import NO_ATTACK, read
+from poisoning import KEY, NO_ATTACK, read
 from privacy_page import replaced
 
 from coterie.attacks.poisoning import ATTACKS
@@ -38,12 +38,22 @@ Runs = Sequence[JsonObject]
 
 
 def main() -> None:
-    runs = [run for run in read(STORED) if run["HR@10"] is not None]
+    runs = comparable([run for run in read(STORED) if run["HR@10"] is not None])
     page = (DOCS / "poisoning.md").read_text()
     for dataset in {run["dataset"] for run in runs}:
         page = replaced(page, f"worst on {dataset}", worst_table(runs, dataset))
     (DOCS / "poisoning.md").write_text(page)
     (DOCS / "poisoning-tables.md").write_text(all_tables(runs))
+
+
+def comparable(runs: Runs) -> Runs:
+    """The runs of which the same run without attackers has been made, too."""
+
+    def conditions(run: JsonObject) -> tuple[object, ...]:
+        return tuple(run[name] for name in KEY if name != "attack")
+
+    clean = {conditions(run) for run in select(runs, attack=NO_ATTACK)}
+    return [run for run in runs if conditions(run) in clean]
 
 
 def select(runs: Runs, **wanted: object) -> list[JsonObject]:

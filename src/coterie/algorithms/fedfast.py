@@ -331,7 +331,7 @@ ACTVAGG: Exchange[FedFastState, FedFast] = Exchange(
     secure_sum=SecureSum(by_item=("items", "weights")),
     # The own row of a delegate moves other users. A weight of |change| lets the longest row of an
     # item decide where it moves, so that no client's row may be much longer than all others.
-    bounds=lambda world: Multiples(own_row=1.0, agreeing=3),
+    bounds=lambda world: Multiples(own_row=1.0, agreeing=0.014, fewest_agreeing=3),
     visible=fedavg.VISIBLE,
 )
 AVERAGE: Exchange[FedFastState, FedAvgActvSamp] = Exchange(

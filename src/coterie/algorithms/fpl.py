@@ -461,8 +461,14 @@ def not_private(world: World[FPL]) -> str:
 
 
 def bounds(world: World[FPL]) -> Multiples:
-    """With one triple, most clients have little left to learn, and a few send long rows."""
-    return Multiples(rows=200, updates=200) if triples(world) == 1 else Multiples()
+    """With one triple, most clients have little left to learn, and a few send long rows.
+
+    With more, the server adds up rows that point in many directions. Colluders add up in one, so
+    that they must not be longer than most honest clients, nor set the length of an item's row.
+    """
+    if triples(world) == 1:
+        return Multiples(rows=200, updates=200)
+    return Multiples(rows=1.25, updates=1, agreeing=0.014)
 
 
 EXCHANGE = clipped(

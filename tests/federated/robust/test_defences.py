@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from small_federation import histories, play_locally, sha256, world_for
 
 from coterie.algorithms import fedfast
+from coterie.algorithms.registry import algorithm
 from coterie.errors import ConfigError
-from coterie.federated.federation import AnyWorld, SecureSum, Sums
+from coterie.federated.federation import AnyWorld, Federation, SecureSum, Sums
 from coterie.federated.robust import bounds, groups, trimming
 from coterie.federated.robust.multiples import Multiples
 from coterie.federated.robust.turns import with_a_turn
@@ -91,7 +92,7 @@ def test_no_row_is_longer_than_the_third_longest_of_its_item():
     """One client moves item 0 far, where three others agree on 10. Item 1 has two senders."""
     honest = [{0: [size]} for size in (10, 10, 4, 2)]
     sent = updates_of(*honest, {0: [10], 1: [9]}, {0: [39], 1: [3]})
-    multiples = Multiples(rows=99, updates=99, agreeing=3)
+    multiples = Multiples(rows=99, updates=99, fewest_agreeing=3)
     rows = bounds.shortened_rows(sent, multiples)
     assert rows.ravel().tolist() == [10, 10, 4, 2, 10, 6, 10, 2]  # two of three: two thirds
 
@@ -104,6 +105,27 @@ def test_two_colluders_do_not_move_a_cold_row_of_fedfast():
     hostile = {0: [-100]} | {item: [100] for item in range(1, 9)}
     rows = bounds.shortened_rows(updates_of(*[honest] * 8, *[hostile] * 2), multiples)
     assert rows[::9].ravel().tolist() == [1] * 8 + [-1] * 2
+
+
+def test_the_number_of_clients_that_have_to_agree_follows_the_round():
+    share = Multiples(agreeing=0.015)
+    assert [share.number_agreeing(n) for n in (2, 66, 67, 200, 201)] == [1, 1, 2, 3, 4]
+    assert Multiples(agreeing=0.015, fewest_agreeing=3).number_agreeing(67) == 3
+    assert Multiples().number_agreeing(10_000) == 1
+
+
+@pytest.mark.parametrize("name", ["fedfast", "pfpl+"])
+def test_one_percent_of_the_clients_do_not_set_the_length_of_a_row(name):
+    """Six colluders of 600 move item 0 by 100, all others by 1."""
+    world = world_for(name, histories(4, 30, 15), robust="bounded")
+    federation = algorithm(name).train
+    assert isinstance(federation, Federation)
+    multiples = federation.exchanges[0].bounds(world)
+    ordinary = {item: [100] for item in range(1, 9)}
+    sent = [{0: [1]} | ordinary] * 594 + [{0: [100]} | ordinary] * 6
+    rows = bounds.shortened_rows(updates_of(*sent), multiples)
+    assert set(rows[::9].ravel().tolist()) == {1}
+    assert set(rows[1:9].ravel().tolist()) == {100}
 
 
 def test_clients_that_send_all_items_need_no_count():

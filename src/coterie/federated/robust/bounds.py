@@ -4,13 +4,14 @@ The bounds of a round follow from all its clients, never from the word of one. W
 median over clients, which half of them cannot raise, a client's update is shortened to
 
     each item row      `rows` times med of (root mean square of the norms of a client's rows),
-                       and the norm of the `agreeing`-th longest row of the item
+                       and the norm of the n-th longest row of the item, n being `agreeing`
+                       times the number of clients
     all item rows      `updates` times med of (norm of all item rows of a client)
     its own row        `own_row` times med of (norm of the own row)
     the dense part     `updates` times med of (norm of the dense part)
     its samples        `samples` times med of the samples
 
-The multiples belong to the algorithm, and so does the number of clients that have to agree on the
+The multiples belong to the algorithm, and so does the share of clients that have to agree on the
 length of an item's row. An item row that fewer than SENDERS clients send moves by so
 much less: a client that is alone with a cold item has no one to be compared with. A round of one
 client has no bounds.
@@ -60,7 +61,7 @@ def shortened_rows(
     return norms.shorten(
         updates.items,
         by_senders(updates.items, updates.offsets, min(SENDERS, len(updates))),
-        norms.agreed(updates.items, multiples.agreeing),
+        norms.agreed(updates.items, multiples.number_agreeing(len(updates))),
         multiples.rows * lower_median(norms.root_mean_squares),
         multiples.updates * lower_median(norms.of_senders),
     )

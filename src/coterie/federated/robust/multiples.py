@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 
@@ -9,8 +10,9 @@ from dataclasses import dataclass
 class Multiples:
     """Bounds as multiples of medians over the clients of a round: see `robust.bounds`.
 
-    An algorithm declares its own where honest clients differ more from each other: the bound on
-    rows is about the 99 % quantile of honest rows, by `benchmarks/honest_norms.py`.
+    An algorithm declares its own where honest clients differ more from each other, or attackers do
+    more with the same length. The bound on rows is about the 99 % quantile of honest rows, by
+    `benchmarks/honest_norms.py`, unless its algorithm says why not.
     """
 
     rows: float = 4.0
@@ -20,6 +22,12 @@ class Multiples:
     own_row: float = 3.0
     """The norm of the client's own row."""
     samples: float = 4.0
-    agreeing: int = 1
-    """No row of an item is longer than the n-th longest, where n clients send any: so many have to
-    agree on how far it moves. With 1 there is no such bound."""
+    agreeing: float = 0.0
+    """The share of the round's clients who have to agree on how far an item moves: no row of an
+    item is longer than the n-th longest, where n clients send any."""
+    fewest_agreeing: int = 1
+    """The least such n. With 1, and a share of 0, there is no such bound."""
+
+    def number_agreeing(self, n_clients: int) -> int:
+        """How many clients of a round have to agree."""
+        return max(math.ceil(self.agreeing * n_clients), self.fewest_agreeing)

@@ -12,15 +12,17 @@ from dataclasses import replace
 
 import numpy as np
 
+from coterie import kernels
+from coterie.core import parallel
+from coterie.federated.client_rows import WORTH_THREADS
 from coterie.federated.robust.bounds import bounded
 from coterie.federated.robust.multiples import Multiples
 from coterie.federated.validation import SquaredNorms
 from coterie.types import Doubles, Ints, Longs, Updates
 
+KERNELS = "trimming"
 TRIMMED = 0.2
 SENDERS = 3
-BLOCK = 1 << 18
-"""Entries that are sorted in one call. More would not stay in the processor's cache."""
 FEWEST_CLIENTS = 5
 """Clients of a round of which a share can be left out. A smaller cohort is refused."""
 
@@ -35,22 +37,19 @@ def trimmed(updates: Updates, multiples: Multiples, norms: SquaredNorms | None =
 
 
 def trimmed_rows(items: Ints, rows: Ints) -> Ints:
-    """Rows with the extremes of each item's components replaced.
-
-    Items that the same number of clients send are sorted together, block by block.
-    """
-    by_item = np.argsort(items, kind="stable")
-    _, first, counts = np.unique(items[by_item], return_index=True, return_counts=True)
-    result = np.zeros_like(rows)
-    for count in np.unique(counts[counts >= SENDERS]).tolist():
-        cut = max(int(TRIMMED * count), 1)
-        starts = first[counts == count]
-        step = max(BLOCK // (count * rows.shape[1]), 1)
-        for k in range(0, len(starts), step):
-            places = by_item[starts[k : k + step, None] + np.arange(count)]
-            block = rows[places]  # (items, clients, components)
-            ascending = np.sort(block, axis=1)
-            result[places] = np.clip(block, ascending[:, [cut]], ascending[:, [count - 1 - cut]])
+    """Rows with the extremes of each item's components replaced; in place unless read-only."""
+    counts = np.bincount(items)
+    starts = np.concatenate([[0], np.cumsum(counts)])
+    places = np.empty(len(items), np.int64)
+    kernel = kernels.load(KERNELS)
+    kernel.order(items, starts[:-1].copy(), places)
+    cuts = np.maximum((TRIMMED * counts).astype(np.int64), 1)
+    result = rows if rows.flags.writeable else rows.copy()
+    parallel.over(
+        lambda low, high: kernel.trim(places, starts, cuts, SENDERS, low, high, result),
+        starts,
+        alone=rows.size < WORTH_THREADS,
+    )
     return result
 
 

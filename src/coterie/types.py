@@ -169,7 +169,8 @@ class Updates:
 
     def between(self, first: int, last: int) -> Updates:
         """The updates at positions first..last, as views of these."""
-        begin, end = self.offsets[first], self.offsets[last]
+        begin = self.offsets[first]
+        end = self.offsets[last]
         return Updates(
             self.users[first:last],
             self.samples[first:last],

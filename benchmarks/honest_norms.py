@@ -25,6 +25,7 @@ from coterie.attacks.poisoning.replay import replay
 from coterie.core.progress import SILENT
 from coterie.experiments.config import Experiment
 from coterie.experiments.preparation import prepare
+from coterie.federated.client_rows import squared_norms
 from coterie.federated.federation import (
     AnyFederation,
     AnyWorld,
@@ -34,7 +35,7 @@ from coterie.federated.federation import (
     Sums,
 )
 from coterie.federated.robust.bounds import Norms
-from coterie.types import Doubles, JsonObject, Message, Updates
+from coterie.types import Doubles, Ints, JsonObject, Longs, Message, Updates
 
 ALGORITHMS = ("fedfast", "fedavg", "fcf", "pfpl+", "fedbso", "fedals")
 QUANTILES = (0.5, 0.9, 0.99, 0.999, 1.0)
@@ -97,13 +98,17 @@ def multiples_of(updates: Updates) -> dict[str, Doubles]:
     parts = {"samples": updates.samples.astype(np.float64)}
     found = {}
     if updates.item_rows.size:
-        norms = Norms.of(updates.item_rows, updates.offsets)
-        found["rows"] = np.sqrt(norms.squared) / np.median(norms.root_mean_squares)
+        norms = norms_by_client(updates.item_rows, updates.offsets)
+        found["rows"] = np.sqrt(norms.squared.by_row) / np.median(norms.root_mean_squares)
         parts["updates"] = norms.of_senders
     for name, vectors in (("own row", updates.user_rows), ("dense", updates.dense)):
         if vectors.size:
-            parts[name] = Norms.of(vectors, each).of_senders
+            parts[name] = norms_by_client(vectors, each).of_senders
     return found | {name: part / np.median(part) for name, part in parts.items()}
+
+
+def norms_by_client(rows: Ints, offsets: Longs) -> Norms:
+    return Norms(rows, offsets, squared_norms(rows, offsets))
 
 
 if __name__ == "__main__":

@@ -31,6 +31,9 @@ ALGORITHMS = {
     "fedease": "FedEASE",
 }
 DEFENCES = ("none", "bounded", "trimmed", "groups")
+USUAL_SHARE = 0.01
+FEWEST_SEEDS = 2
+"""Seeds of every attack that applies, without which there is no worst attack."""
 LOST = 0.01
 """HR@10 that is lost, and exposure, above which a cell is bold."""
 
@@ -42,6 +45,9 @@ def main() -> None:
     page = (DOCS / "poisoning.md").read_text()
     for dataset in {run["dataset"] for run in runs}:
         page = replaced(page, f"worst on {dataset}", worst_table(runs, dataset))
+        page = replaced(page, f"clean on {dataset}", clean_table(runs, dataset))
+    undefended = select(runs, dataset="ml-100k", share=USUAL_SHARE, robust="none")
+    page = replaced(page, "without a defence", table(undefended))
     (DOCS / "poisoning.md").write_text(page)
     (DOCS / "poisoning-tables.md").write_text(all_tables(runs))
 
@@ -71,7 +77,8 @@ def worst_table(runs: Runs, dataset: str) -> str:
         for defence in DEFENCES:
             cells = [
                 worst_cell(
-                    select(runs, dataset=dataset, share=share, robust=defence, algorithm=name)
+                    select(runs, dataset=dataset, share=share, robust=defence, algorithm=name),
+                    attacks_on(runs, name),
                 )
                 for name in ALGORITHMS
             ]
@@ -80,11 +87,15 @@ def worst_table(runs: Runs, dataset: str) -> str:
     return markdown_table(["attackers", "`robust`", *ALGORITHMS.values()], rows)
 
 
-def worst_cell(runs: Runs) -> str:
+def attacks_on(runs: Runs, algorithm: str) -> list[str]:
+    """The attacks that apply to an algorithm."""
+    return [name for name in ATTACKS if select(runs, attack=name, algorithm=algorithm)]
+
+
+def worst_cell(runs: Runs, attacks: Sequence[str]) -> str:
     clean = select(runs, attack=NO_ATTACK)
-    attacked = {name: select(runs, attack=name) for name in ATTACKS}
-    attacked = {name: found for name, found in attacked.items() if found}
-    if not clean or not attacked:
+    attacked = {name: select(runs, attack=name) for name in attacks}
+    if any(len(found) < FEWEST_SEEDS for found in attacked.values()):
         return ""
     lost = {name: lost_by(found, clean) for name, found in attacked.items()}
     exposed = {name: mean_of(found, "ER@10") for name, found in attacked.items()}
@@ -92,6 +103,19 @@ def worst_cell(runs: Runs) -> str:
     most = max(exposed, key=lambda name: exposed[name])
     points = named(100 * max(lost[worst], 0), 1, worst)
     return f"{points} / {named(exposed[most], 3, most)}"
+
+
+def clean_table(runs: Runs, dataset: str) -> str:
+    """HR@10 without attackers, of the users who are honest at the usual share."""
+    clean = select(runs, dataset=dataset, attack=NO_ATTACK, share=USUAL_SHARE)
+    rows = []
+    for defence in DEFENCES:
+        found = [select(clean, robust=defence, algorithm=name) for name in ALGORITHMS]
+        cells = [
+            f"{mean_of(one, 'HR@10'):.3f}" if len(one) >= FEWEST_SEEDS else "" for one in found
+        ]
+        rows.append([f"`{defence}`", *cells])
+    return markdown_table(["`robust`", *ALGORITHMS.values()], rows)
 
 
 def lost_by(attacked: Runs, clean: Runs) -> float:
@@ -128,7 +152,7 @@ def all_tables(runs: Runs) -> str:
 
 
 def table(runs: Runs) -> str:
-    rows = []
+    rows: list[list[str]] = []
     bold = []
     for attack in (NO_ATTACK, *ATTACKS):
         of_attack = select(runs, attack=attack)

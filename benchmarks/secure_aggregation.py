@@ -26,7 +26,7 @@ from tables import print_parts
 from coterie.algorithms import sttfedrec
 from coterie.algorithms.two_tower import item_requests
 from coterie.algorithms.two_tower.training import TowerOps
-from coterie.attacks.requests import Request, by_gradients, repeated, told
+from coterie.attacks.requests import Request, by_gradients, repeated, score_claims
 from coterie.core.progress import SILENT
 from coterie.federated import rounds, trainer
 from coterie.federated.engine import Engine
@@ -220,7 +220,7 @@ def attacked(dataset: str, mode: str) -> dict[str, Any]:
     figures: dict[str, Any] = {}
     for n in AFTER:
         claims = repeated(requests[:n], training.n_users, training.n_items)
-        result = told(claims, training.positives, users)
+        result = score_claims(claims, training.positives, users)
         figures[str(n)] = {
             "precision": None if np.isnan(result.precision) else round(result.precision, 3),
             "recall": round(result.recall, 4),

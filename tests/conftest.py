@@ -59,6 +59,7 @@ REPRESENTATIVES = {
     "test_timestamps_never_leave_a_node": ("fedfast", "fcf", "fl-dssm"),
     "test_messages_hold_updates_and_no_names": ("fedfast", "fcf", "fl-dssm"),
     "test_metrics_and_recommendations_equal_the_simulation": ("fedfast", "fcf", "fedrecon"),
+    "test_samples_equal_those_of_the_slow_twin": ("[0]", "[7]", "[22]"),
     "test_a_run_imports_nothing_that_does_not_count": ("[fedavg]", "[fl-dssm]"),
 }
 """Tests with many cases, and what the names of those have that are not among the long tests."""

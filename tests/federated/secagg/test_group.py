@@ -443,6 +443,7 @@ class Conspiracy:
         return upload
 
 
+@pytest.mark.long
 def test_fewer_colluders_than_the_threshold_see_noise():
     """A classifier cannot tell what they see of a gradient from random words."""
     pytest.importorskip("sklearn")

@@ -85,6 +85,7 @@ class FedRAP(TableSettings):
         "negatives": [2, 4, 8],
         "start_scale": [0.1, 0.3, 1.0],
     }
+    trial_steps: ClassVar[int | None] = 100  # as many as the authors train
 
     rounds: int = Field(100, ge=1)
     """Communication rounds."""

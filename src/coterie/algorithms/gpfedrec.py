@@ -82,6 +82,7 @@ class GPFedRec(TableSettings):
         "threshold": [0.5, 1.0, 1.5],
         "negatives": [2, 4, 8],
     }
+    trial_steps: ClassVar[int | None] = 100  # as many as the authors train
 
     rounds: int = Field(100, ge=1)
     """Communication rounds."""

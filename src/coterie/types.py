@@ -121,6 +121,25 @@ class Message:
         return replace(self, common=self.common | other.common, own=self.own | other.own)
 
 
+def runs_of(which: Bools) -> Longs:
+    """(runs, 2) where each run of marks begins and ends."""
+    borders: Longs = np.flatnonzero(np.diff(which, prepend=False, append=False)).reshape(-1, 2)
+    return borders
+
+
+def closed_up(column: np.ndarray, runs: Longs) -> np.ndarray:
+    """The rows of these ascending runs without gaps; in place unless read-only."""
+    column = column if column.flags.writeable else column.copy()
+    # NumPy moves a vector that overlaps with itself without a copy of it.
+    flat = column.reshape(-1)
+    width = column[:1].size
+    end = 0
+    for first, last in runs.tolist():
+        flat[end * width : (end + last - first) * width] = flat[first * width : last * width]
+        end += last - first
+    return column[:end]
+
+
 class Sizes(NamedTuple):
     """The shape an update must have: item indices below `items`, and the widths of its arrays."""
 
@@ -165,6 +184,21 @@ class Updates:
             self.item_rows[places],
             self.user_rows[which],
             self.dense[which],
+        )
+
+    def only(self, which: Bools) -> Updates:
+        """The marked updates, which is fast if most are. Item rows after the first one that is left
+        out move up in place, unless they are read-only."""
+        counts = np.diff(self.offsets)
+        runs = self.offsets[runs_of(which)]
+        return Updates(
+            users=self.users[which],
+            samples=self.samples[which],
+            offsets=np.concatenate([[0], np.cumsum(counts[which])]),
+            items=self.items[np.repeat(which, counts)],
+            item_rows=closed_up(self.item_rows, runs),
+            user_rows=self.user_rows[which],
+            dense=self.dense[which],
         )
 
     def between(self, first: int, last: int) -> Updates:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -167,11 +168,10 @@ def test_norms_are_those_of_the_rows_of_one_reply(honest):
 
 
 def test_norms_are_left_out_where_updates_are_not_as_they_were_sent(honest):
-    """Of several replies, of one in another order, and where some updates are refused."""
+    """Of several replies, and of one in another order."""
     parts = [reply(update_of(honest, k), ROUND) for k in (0, 1)]
     reversed_order = reply(honest.take(np.array([3, 2, 1, 0])), ROUND)
-    bad_count = reply(honest, ROUND, samples=np.array([1, 0, 1, 1]))
-    for replies in (parts, [reversed_order], [bad_count]):
+    for replies in (parts, [reversed_order]):
         assert validate(replies, EXPECTED, measure=True).norms is None
     assert validate([reply(honest, ROUND)], EXPECTED).norms is None
 
@@ -322,3 +322,32 @@ def test_every_selected_client_is_accepted_dropped_or_refused(name, training):
         # Clients that forge the user of an update count as dropped themselves.
         forged = sum(costs.refused[fault] for fault in ("unknown user", "duplicate user"))
         assert len(costs.users) == costs.accepted + costs.dropped + 7 - forged
+
+
+@pytest.mark.parametrize("read_only", [False, True], ids=["writable", "read-only"])
+@pytest.mark.parametrize("refused", [[0], [1, 2], [0, 2, 3], [3], [0, 1, 2, 3]], ids=str)
+def test_what_is_left_has_the_norms_of_its_own_rows(
+    honest: Updates, refused: list[int], read_only: bool
+):
+    """Rows move up in place; the other columns may be those of the message, and stay."""
+    samples = honest.samples.copy()
+    samples[refused] = -1
+    sent = replace(honest, samples=samples, item_rows=honest.item_rows.copy())
+    columns = sent.columns()
+    before = {name: column.copy() for name, column in columns.items()}
+    for column in columns.values():
+        column.flags.writeable = not read_only
+    valid = validate([Reply(COHORT, ROUND, columns)], EXPECTED, measure=True)
+    accepted = np.setdiff1d(np.arange(len(COHORT)), refused)
+    expected = honest.take(accepted)
+    for name, column in valid.updates.columns().items():
+        assert column.tolist() == getattr(expected, name).tolist()
+    kept = set(columns) if read_only else set(columns) - {"item_rows"}
+    assert all((columns[name] == before[name]).all() for name in kept)
+    if len(accepted):
+        assert valid.norms is not None
+        squares = (expected.item_rows.astype(float) ** 2).sum(axis=1)
+        assert valid.norms.by_row.tolist() == squares.tolist()
+        assert valid.norms.by_client.tolist() == [
+            squares[begin:end].sum() for begin, end in itertools.pairwise(expected.offsets)
+        ]

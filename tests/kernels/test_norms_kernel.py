@@ -113,19 +113,20 @@ def test_few_long_rows_of_many_are_found(module: ModuleType):
 
 @pytest.mark.parametrize("module", MODULES, ids=["numba", "numpy"])
 @settings(deadline=None)
-@given(seed=st.integers(0, 10_000), n=st.integers(1, 4))
-def test_the_largest_values_of_items_descend(module: ModuleType, seed: int, n: int):
+@given(seed=st.integers(0, 10_000), n=st.integers(1, 9), enough=st.sampled_from([0, 3, 7, 99]))
+def test_the_nth_largest_value_of_items(module: ModuleType, seed: int, n: int, enough: int):
     rng = np.random.default_rng(seed)
-    sent = [np.flatnonzero(rng.random(5) < 0.6) for _ in range(6)]
+    sent = [np.flatnonzero(rng.random(5) < 0.6) for _ in range(15)]
     offsets = np.concatenate([[0], np.cumsum([len(one) for one in sent])])
     items = np.concatenate(sent).astype(np.int32)
-    values = rng.integers(0, 9, len(items)).astype(np.float64)
-    top = np.empty((5, n))
+    values = rng.integers(0, 9, len(items))
+    nth = np.empty(5, np.int64)
     for low, high in ((0, 2), (2, 5)):  # as two threads do it
-        module.largest(offsets, items, values, low, high, top)
+        module.nth_largest(offsets, items, values, n, enough, low, high, nth)
     for item in range(5):
-        of_item = sorted(values[items == item].tolist(), reverse=True) + [-1.0] * n
-        assert top[item].tolist() == of_item[:n]
+        descending = sorted(values[items == item].tolist(), reverse=True)
+        expected = descending[n - 1] if len(descending) >= n else enough
+        assert nth[item] == min(expected, enough)
 
 
 @pytest.mark.parametrize("module", MODULES, ids=["numba", "numpy"])

@@ -13,7 +13,7 @@ import numpy as np
 
 from coterie import kernels
 from coterie.core import parallel
-from coterie.types import Bools, Doubles, Ints, Longs, Message, Sizes, Updates
+from coterie.types import Bools, Doubles, Ints, Longs, Message, Sizes, Updates, closed_up, runs_of
 
 MOST_SAMPLES = 1 << 23
 """More could overflow a sum of n_k times an entry over 2^17 users."""
@@ -91,6 +91,10 @@ class SquaredNorms(NamedTuple):
     by_row: Doubles
     by_client: Doubles
 
+    def only(self, offsets: Longs, which: Bools) -> SquaredNorms:
+        """Those of the marked clients. Those of rows move up in place."""
+        return SquaredNorms(closed_up(self.by_row, offsets[runs_of(which)]), self.by_client[which])
+
 
 NOT_MEASURED = SquaredNorms(np.empty(0), np.empty(0))
 
@@ -120,14 +124,17 @@ def validate(replies: list[Reply], expected: Expected, measure: bool = False) ->
             norms = SquaredNorms(np.empty(len(updates.items)), np.empty(len(updates)))
         faults = _faults(updates, reply.selected, received, expected, norms)
         refused.update(FAULTS[fault] for fault in faults[faults > 0].tolist())
-        fine = np.flatnonzero(faults == 0)
+        fine = faults == 0
         # A later reply in the name of the same user is a duplicate.
         received[np.searchsorted(expected.users, updates.users[fine])] = True
-        parts.append(updates if len(fine) == len(updates) else updates.take(fine))
+        if not fine.all():
+            norms = norms.only(updates.offsets, fine) if measure else norms
+            updates = updates.only(fine)
+        parts.append(updates)
     if not any(len(part) for part in parts):
         return Validated(no_updates(expected), refused)
     whole = Updates.joined(parts)
-    as_sent = measure and len(parts) == 1 and whole is parts[0] and not refused
+    as_sent = measure and len(parts) == 1 and whole is parts[0]
     return Validated(whole, refused, norms if as_sent else None)
 
 

@@ -166,26 +166,92 @@ def count(items: Ints, counts: Longs) -> None:
         counts[np.uint64(items[np.uint64(r)])] += 1
 
 
+@helper
+def number_from(patterns: Longs, least: Integer) -> np.int64:
+    n = np.int64(0)
+    for r in range(len(patterns)):
+        n += np.int64(patterns[np.uint64(r)] >= least)
+    return n
+
+
+@helper
+def largest_below(patterns: Longs, bound: Integer) -> np.int64:
+    largest = np.int64(0)
+    for r in range(len(patterns)):
+        pattern = patterns[np.uint64(r)]
+        largest = max(largest, pattern if pattern < bound else np.int64(0))
+    return largest
+
+
+@helper
+def nth_of(patterns: Longs, n: Integer, bound: Integer, n_from: np.int64) -> np.int64:
+    """The n-th largest, which is below `bound`; `n_from` are not.
+
+    Bisection until all larger ones are separated from it. Passes that compare and count are fast,
+    and at most 63 for any values that hostile clients choose.
+    """
+    low = patterns.min()
+    while n_from < n - 1 and bound - low > 1:
+        middle = low + (bound - low) // 2
+        n_middle = number_from(patterns, middle)
+        if n_middle >= n:
+            low = middle
+        else:
+            bound = middle
+            n_from = n_middle
+    return largest_below(patterns, bound)
+
+
 @kernel(
-    types.void(readonly(int64), readonly(int32), readonly(float64), int64, int64, float64[:, ::1])
+    types.void(
+        readonly(int64),
+        readonly(int32),
+        readonly(int64),
+        int64,
+        int64,
+        int64,
+        int64,
+        int64[::1],
+    )
 )
-def largest(
-    offsets: Longs, items: Ints, by_row: Doubles, low: int, high: int, top: Doubles
+def nth_largest(
+    offsets: Longs,
+    items: Ints,
+    by_row: Longs,
+    n: int,
+    enough: int,
+    low: int,
+    high: int,
+    nth: Longs,
 ) -> None:
-    """For items low..high: put the largest values of the item's rows into top[i], which descends
-    and has -1 where there are no more. `by_row` is not negative."""
-    top[low:high] = -1.0
-    last = top.shape[1] - 1
-    for k in range(len(offsets) - 1):
-        start = first_at_least(items, offsets[k], offsets[k + 1], low)
-        end = first_at_least(items, start, offsets[k + 1], high)
-        for r in range(start, end):
-            value = by_row[np.uint64(r)]
-            best = top[np.uint64(items[np.uint64(r)])]
-            if value <= best[last]:
-                continue
-            place = last
-            while place > 0 and best[place - 1] < value:
-                best[place] = best[place - 1]
-                place -= 1
-            best[place] = value
+    """For items low..high: the n-th largest value of the item's rows; `enough` where it is no less,
+    or where there are fewer rows.
+
+    Values are the bit patterns of floats that are not negative, which are in the same order.
+    """
+    n_clients = len(offsets) - 1
+    first = np.empty(n_clients, np.int64)
+    last = np.empty(n_clients, np.int64)
+    # In the end the values of item low + i are grouped[starts[i]:starts[i + 1]]. Until then
+    # starts[i + 1] is where its next one goes.
+    starts = np.zeros(high - low + 2, np.int64)
+    for k in range(n_clients):
+        first[k] = first_at_least(items, offsets[k], offsets[k + 1], low)
+        last[k] = first_at_least(items, first[k], offsets[k + 1], high)
+        for r in range(first[k], last[k]):
+            starts[np.uint64(items[np.uint64(r)] - low + 2)] += 1
+    for i in range(1, len(starts)):
+        starts[i] += starts[i - 1]
+    grouped = np.empty(starts[-1], np.int64)
+    for k in range(n_clients):
+        for r in range(first[k], last[k]):
+            at = np.uint64(items[np.uint64(r)] - low + 1)
+            grouped[np.uint64(starts[at])] = by_row[np.uint64(r)]
+            starts[at] += 1
+    for i in range(low, high):
+        of_item = grouped[starts[i - low] : starts[i - low + 1]]
+        n_from = number_from(of_item, enough)
+        if len(of_item) < n or n_from >= n:
+            nth[i] = enough
+        else:
+            nth[i] = nth_of(of_item, n, enough, n_from)

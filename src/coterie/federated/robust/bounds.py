@@ -1,7 +1,8 @@
 """Bounded updates: no client moves the model much more than others of its round do.
 
 The bounds of a round follow from all its clients, never from the word of one. With med the lower
-median over clients, which half of them cannot raise, a client's update is shortened to
+median over clients, which is at most the largest honest value while no more than half of them are
+hostile, a client's update is shortened to
 
     each item row      `rows` times med of (root mean square of the norms of a client's rows),
                        and the norm of the n-th longest row of the item, n being `agreeing`
@@ -58,11 +59,12 @@ def shortened_rows(
     if not rows.size:
         return rows
     norms = Norms(rows, updates.offsets, known or squared_norms(rows, updates.offsets))
+    longest_row = multiples.rows * lower_median(norms.root_mean_squares)
     return norms.shorten(
         updates.items,
         by_senders(updates.items, updates.offsets, min(SENDERS, len(updates))),
-        norms.agreed(updates.items, multiples.number_agreeing(len(updates))),
-        multiples.rows * lower_median(norms.root_mean_squares),
+        norms.agreed(updates.items, multiples.number_agreeing(len(updates)), longest_row),
+        longest_row,
         multiples.updates * lower_median(norms.of_senders),
     )
 
@@ -104,8 +106,7 @@ def shortened(vectors: Ints, multiple: float) -> Ints:
 
 
 def lower_median(values: Doubles | Longs) -> float:
-    """The median; of an even number, the smaller of the two in the middle, which half of the
-    clients of a round cannot raise."""
+    """The median; of an even number, the smaller of the two in the middle."""
     middle = (len(values) - 1) // 2
     return float(np.partition(values, middle)[middle])
 
@@ -130,23 +131,28 @@ class Norms:
         sent = counts > 0
         return np.sqrt(self.squared.by_client[sent] / counts[sent])
 
-    def agreed(self, items: Ints, agreeing: int) -> Doubles:
+    def agreed(self, items: Ints, agreeing: int, longest_row: float) -> Doubles:
         """(items,) the squared norm of the n-th longest row of each item, n being `agreeing`.
 
-        It is infinite where fewer clients send the item, and empty for n = 1: neither is a bound.
+        It is that of `longest_row` where it is no bound: where fewer clients send the item, or the
+        n-th row is as long as any may be. It is empty for n = 1.
         """
         if agreeing == 1:
             return np.empty(0)
         n_items = number_of(items, self.offsets)
-        top = np.empty((n_items, agreeing))
-        kernel = kernels.load(KERNELS).largest
+        nth = np.empty(n_items)
+        kernel = kernels.load(KERNELS).nth_largest
+        by_row = self.squared.by_row.view(np.int64)
+        enough = int(np.float64(longest_row * longest_row).view(np.int64))
+        patterns = nth.view(np.int64)
         parallel.over(
-            lambda low, high: kernel(self.offsets, items, self.squared.by_row, low, high, top),
+            lambda low, high: kernel(
+                self.offsets, items, by_row, agreeing, enough, low, high, patterns
+            ),
             n_items,
             alone=self.rows.size < WORTH_THREADS,
         )
-        nth: Doubles = top[:, -1]
-        return np.where(nth < 0, np.inf, nth)
+        return nth
 
     def shorten(
         self,

@@ -66,16 +66,23 @@ def count(items: Ints, counts: Longs) -> None:
     counts += np.bincount(items, minlength=len(counts))
 
 
-def largest(
-    offsets: Longs, items: Ints, by_row: Doubles, low: int, high: int, top: Doubles
+def nth_largest(
+    offsets: Longs,
+    items: Ints,
+    by_row: Longs,
+    n: int,
+    enough: int,
+    low: int,
+    high: int,
+    nth: Longs,
 ) -> None:
-    """For items low..high: put the largest values of the item's rows into top[i], descending."""
-    top[low:high] = -1.0
+    """For items low..high: the n-th largest value of the item's rows, at most `enough`."""
     order = np.lexsort((-by_row, items))
     ordered = items[order]
     place = np.arange(len(ordered)) - np.searchsorted(ordered, ordered)
-    wanted = (place < top.shape[1]) & (ordered >= low) & (ordered < high)
-    top[ordered[wanted], place[wanted]] = by_row[order[wanted]]
+    wanted = (place == n - 1) & (ordered >= low) & (ordered < high)
+    nth[low:high] = enough
+    nth[ordered[wanted]] = np.minimum(by_row[order[wanted]], enough)
 
 
 def _sums_of_clients(values: Doubles, offsets: Longs, first: int, last: int) -> Doubles:

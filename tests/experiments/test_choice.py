@@ -339,9 +339,9 @@ def test_points_of_the_figure_have_names_and_none_is_hidden() -> None:
     best = choice.best
     twin = replace(best, name="twin")
     drawing = static_chart(figure(replace(choice, candidates=(best, twin))))
-    # Beside its point, and in the legend.
-    assert drawing.count(f">{best.name}<") == 2
-    assert drawing.count(">twin<") == 2
+    # Beside its point, and so not in the legend.
+    assert drawing.count(f">{best.name}<") == 1
+    assert drawing.count(">twin<") == 1
     assert 'r="4"' in drawing
     assert 'r="2"' in drawing
 

@@ -9,7 +9,7 @@ from coterie.experiments.comparison_tables import LEVEL, Section
 from coterie.experiments.leaderboard import Leaderboard, Placing
 from coterie.experiments.leaderboard_facts import EXPOSURES, NOT_POSSIBLE
 from coterie.report.dots import DotPanel, DotRow
-from coterie.report.figures import Figure, Series
+from coterie.report.figures import COLOURS, Figure, Series
 
 MEGABYTES = "megabytes a client"
 LEAST = {
@@ -19,7 +19,9 @@ LEAST = {
     "histories": "all histories",
 }
 """What a server receives at least, in words."""
-FRONT = "front"
+FRONT = "no other is better with as few bytes"
+ON_FRONT = COLOURS[1]
+BEHIND_FRONT = COLOURS[0]
 
 
 def accuracy_table(board: Leaderboard) -> Section:
@@ -137,6 +139,8 @@ def accuracy_panel(board: Leaderboard) -> DotPanel:
 def bytes_figure(board: Leaderboard) -> Figure:
     """Accuracy against a client's megabytes, with the Pareto front and the best centralised."""
     federated = [entry for entry in board.entries if entry.facts.federated]
+    drawn = [entry for entry in federated if not _is_below_popular(board, entry)]
+    best = pareto_front(board)
     series = [
         Series(
             entry.algorithm,
@@ -144,33 +148,47 @@ def bytes_figure(board: Leaderboard) -> Figure:
             {MEGABYTES: [_megabytes(entry)]},
             line=False,
             labelled=True,
+            colour=ON_FRONT if entry in best else BEHIND_FRONT,
         )
-        for entry in federated
+        for entry in drawn
     ]
-    best = pareto_front(board)
     front = Series(
         FRONT,
         [entry.metrics[board.metric].mean for entry in best],
         {MEGABYTES: [_megabytes(entry) for entry in best]},
         beneath=True,
     )
-    central = [entry for entry in board.entries if not entry.facts.federated]
+    central = [entry for entry in board.entries if not entry.facts.federated][:1]
     levels = [
-        Series(entry.algorithm, [entry.metrics[board.metric].mean], {}, level=True, reference=True)
-        for entry in central[:1]
+        Series(
+            f"{entry.algorithm}, centralised",
+            [entry.metrics[board.metric].mean],
+            {},
+            level=True,
+            reference=True,
+        )
+        for entry in central
     ]
+    below = ", ".join(entry.algorithm for entry in federated if entry not in drawn)
+    left_out = f" Worse than popular, not drawn: {below}." if below else ""
     return Figure(
         key=f"leaderboard-{board.dataset}",
         title=f"{board.metric} by a client's bytes in the whole training",
         y_label=board.metric,
-        series=[front, *series, *levels],
+        series=[*([front] if len(best) > 1 else []), *series, *levels],
         log_x=True,
         caption=(
-            "Up and down together, in the clear. The grey line joins algorithms that no other one "
-            "beats with fewer bytes; the dashed level is the best centralised algorithm"
-            f"{f', {central[0].algorithm}' if central else ''}."
+            "Up and down together, in the clear. Orange: no other federated algorithm is better "
+            f"with as few bytes.{left_out}"
         ),
+        height=400,
     )
+
+
+def _is_below_popular(board: Leaderboard, entry: Placing) -> bool:
+    popular = [one for one in board.entries if one.algorithm == "popular"]
+    value = entry.metrics[board.metric].mean
+    return any(value < one.metrics[board.metric].mean for one in popular)
 
 
 def _megabytes(entry: Placing) -> float:

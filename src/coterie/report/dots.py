@@ -26,7 +26,7 @@ ROW = 16
 HEAD = 20
 FOOT = 22
 LEGEND = 22
-LABELS = 170
+LABELS = 200
 SPACE = 16
 """Sizes: the picture, a row, a panel's title and axis, the legend, labels, space of panels."""
 SIZE = 11

@@ -65,6 +65,8 @@ class Figure:
     series: list[Series] = field(default_factory=list)
     log_x: bool = False
     caption: str = ""
+    height: float = 230
+    """Of the panel. Many names beside points need more."""
 
     def colour(self, number: int) -> str:
         """The colour of a series, by its place among the methods or by the series it is like."""

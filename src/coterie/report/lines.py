@@ -23,17 +23,17 @@ from coterie.report.svg import (
 )
 
 WIDTH = 520
-HEIGHT = 230
 LEFT = 52
 RIGHT = 10
 TOP = 24
 FOOT = 36
 LEGEND_ROW = 16
 SIZE = 11
-"""Sizes: the picture, the height of the panel, its margins, a row of the legend, the font."""
+"""Sizes: the picture, the margins of the panel, a row of the legend, the font."""
 LABEL_SIZE = 10
 LABEL_ROW = 11
-"""Of the names of points."""
+LABEL_ROWS = 9
+"""Of the names of points, which stand at most so many rows above or below."""
 FEW = 25
 """Up to this number of points, a line has markers."""
 DASH = "5 3"
@@ -53,14 +53,15 @@ def line_plot(figure: Figure, axis: str, width: float = WIDTH, legend: bool = Tr
         return ""
     across = axis_around(xs, LEFT, right, figure.log_x and min(xs) > 0)
     # A vertical axis is a horizontal one from the bottom up.
-    up = axis_around(_heights(figure), TOP + HEIGHT, TOP)
+    bottom = TOP + figure.height
+    up = axis_around(_heights(figure), bottom, TOP)
     drawn = [
         mark
         for number in range(len(figure.series))
         for mark in _marks(figure, number, axis, across, up)
     ]
     drawn += _labels(figure, axis, across, up)
-    height = float(TOP + HEIGHT + FOOT)
+    height = bottom + FOOT
     title = f"{figure.title} by {axis}" if len(figure.axes) > 1 else figure.title
     parts = [text(0, 14, shortened(title, width, 12), size=12), *_grid(across, up, axis), *drawn]
     if legend:
@@ -95,20 +96,21 @@ def _heights(figure: Figure) -> list[float]:
 
 def _grid(across: Axis, up: Axis, name: str) -> list[str]:
     parts = []
+    bottom = up.left
     for value in up.ticks(5):
         y = up.at(value)
         parts.append(line((across.left, y), (across.right, y), stroke=FAINT))
         parts.append(text(LEFT - 6, y + 4, _tick(value), size=10, fill=MUTED, anchor="end"))
     for value in across.ticks(6):
         x = across.at(value)
-        parts.append(line((x, TOP), (x, TOP + HEIGHT), stroke=FAINT))
-        below = TOP + HEIGHT + 13
+        parts.append(line((x, TOP), (x, bottom), stroke=FAINT))
+        below = bottom + 13
         # The label of a tick at the right edge must not leave the picture.
         half = text_width(_tick(value), 10) / 2
         at = min(x, across.right + RIGHT - half)
         parts.append(text(at, below, _tick(value), size=10, fill=MUTED, anchor="middle"))
     middle = (across.left + across.right + RIGHT) / 2
-    foot = TOP + HEIGHT + 27
+    foot = bottom + 27
     return [*parts, text(middle, foot, name, size=10, fill=MUTED, anchor="middle")]
 
 
@@ -142,7 +144,8 @@ def _marks(figure: Figure, number: int, axis: str, across: Axis, up: Axis) -> li
     points = _points(places, series.y, across, up)
     if not series.line:
         radius = 4 / (1 + _beneath(figure, number, axis, across, up))
-        return [*parts, *(_point(number, x, y, colour, radius) for x, y in points)]
+        shape = 0 if series.colour else number
+        return [*parts, *(_point(shape, x, y, colour, radius) for x, y in points)]
     parts.append(polyline(points, stroke=colour, width=1.8, dash=_dash(figure, number)))
     if len(points) <= FEW:
         words = _words(series, axis)
@@ -206,17 +209,22 @@ def _labels(figure: Figure, axis: str, across: Axis, up: Axis) -> list[str]:
             for box in boxes
             if across.left <= box[0]
             and box[2] <= across.right
+            and up.right <= box[1]
+            and box[3] <= up.left
             and not any(_overlap(box, other) for other in taken)
         ]
         box = (free or boxes)[0]
         taken.append(box)
+        if box not in boxes[:2]:
+            near = box[0] if box[0] > x else box[2]
+            parts.append(line((x, y), (near, (box[1] + box[3]) / 2), stroke=MUTED, width=0.5))
         parts.append(text(box[0], box[3] - 2, name, size=LABEL_SIZE))
     return parts
 
 
 def _label_places(x: float, y: float, width: float) -> Iterator[Box]:
     """Places of a label around a point, the nearest first: right, left, below or above."""
-    for lines in (0, 1, -1, 2, -2, 3, -3):
+    for lines in sorted(range(-LABEL_ROWS, LABEL_ROWS + 1), key=lambda n: (abs(n), -n)):
         middle = y + lines * LABEL_ROW
         for left in (x + 7, x - 7 - width):
             yield left, middle - LABEL_ROW / 2, left + width, middle + LABEL_ROW / 2
@@ -248,12 +256,18 @@ def _entry_width(series: Series) -> float:
     return 1.1 * text_width(series.name, SIZE) + 34
 
 
+def _explained(figure: Figure) -> list[int]:
+    """The series of the legend: those whose name does not stand beside their points."""
+    return [number for number, series in enumerate(figure.series) if not series.labelled]
+
+
 def _legend_places(figure: Figure, width: float) -> list[tuple[float, int]]:
     """(x, row) of every entry; an entry that does not fit begins another row."""
     places = []
     x = float(LEFT)
     row = 0
-    for series in figure.series:
+    for number in _explained(figure):
+        series = figure.series[number]
         if x > LEFT and x + _entry_width(series) > width:
             x = float(LEFT)
             row += 1
@@ -263,12 +277,13 @@ def _legend_places(figure: Figure, width: float) -> list[tuple[float, int]]:
 
 
 def _legend_rows(figure: Figure, width: float) -> int:
-    return 1 + max(row for _, row in _legend_places(figure, width))
+    return 1 + max((row for _, row in _legend_places(figure, width)), default=-1)
 
 
 def _legend(figure: Figure, axis: str, top: float, width: float) -> list[str]:
     parts = []
-    for number, (x, row) in enumerate(_legend_places(figure, width)):
+    places = _legend_places(figure, width)
+    for number, (x, row) in zip(_explained(figure), places, strict=True):
         series = figure.series[number]
         y = top + LEGEND_ROW * (row + 0.5)
         name = shortened(series.name, (width - x - 21) / 1.1, SIZE)

@@ -33,6 +33,7 @@ import numpy as np
 import pandas as pd
 
 import coterie
+from coterie.algorithms.registry import algorithm
 from coterie.data.interactions import Interactions
 from coterie.data.options import ReadOptions
 from coterie.deployment import certificates
@@ -59,18 +60,26 @@ def main() -> None:
     parser.add_argument("--participation", type=float, default=0.03)
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")
     parser.add_argument("--seconds", type=float, default=600)
+    parser.add_argument("--without-idle", action="store_true", help="measure rounds only")
     given = parser.parse_args()
     settings = {
         "algorithm": given.algorithm,
-        "rounds": given.rounds,
-        "participation": given.participation,
         "evaluate_every": given.rounds,
+        **length(given.algorithm, given.rounds, given.participation),
         **dict(part.split("=", 1) for part in given.set),
     }
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         site = Site(Path(folder), coterie.load(given.dataset), given.nodes, settings)
         stack.callback(site.stop)
-        print(json.dumps(site.measure(given.seconds)))
+        print(json.dumps(site.measure(given.seconds, not given.without_idle)))
+
+
+def length(name: str, rounds: int, participation: float) -> dict[str, Any]:
+    """Settings for so many rounds; of FPL, in which every member takes part, as many epochs."""
+    wanted = {"rounds": rounds, "participation": participation}
+    if "rounds" not in algorithm(name).settings.model_fields:
+        wanted = {"epochs": rounds, "rounds_an_epoch": 1}
+    return wanted
 
 
 class Site:
@@ -105,7 +114,7 @@ class Site:
         self.wait(lambda: b"serving at" in (self.folder / "0.log").read_bytes(), seconds)
         return server
 
-    def measure(self, seconds: float) -> dict[str, Any]:
+    def measure(self, seconds: float, idle: bool = True) -> dict[str, Any]:
         server = self.serve(seconds)
         nodes = [self.join(k) for k in range(self.n_nodes)]
         began = time.monotonic()
@@ -115,7 +124,7 @@ class Site:
         status = self.status()
         if server.returncode:
             raise SystemExit((self.folder / "0.log").read_text())
-        return {
+        found = {
             "nodes": self.n_nodes,
             **self.settings,
             "first_result_seconds": round(first, 2),
@@ -123,9 +132,11 @@ class Site:
             "total_seconds": round(time.monotonic() - began, 2),
             "unanswered": status["unanswered"],
             "equal": self.equals_simulation(),
-            "idle": idle_cost(nodes[0].pid),
-            "answer_milliseconds": self.answer_milliseconds(),
         }
+        if idle:
+            found["idle"] = idle_cost(nodes[0].pid)
+            found["answer_milliseconds"] = self.answer_milliseconds()
+        return found
 
     def join(self, k: int) -> subprocess.Popen[bytes]:
         key = f"nodes/n{k}.key"

@@ -12,6 +12,7 @@ from coterie.data.synthetic import Synthetic, generate
 from coterie.errors import ConfigError, UnknownName
 from coterie.experiments.comparison import Difference, Spread
 from coterie.experiments.leaderboard import (
+    NOT_WANTED,
     Leaderboard,
     LeaderboardRequest,
     NotCompared,
@@ -97,6 +98,13 @@ def test_an_algorithm_that_cannot_learn_from_the_data_is_listed(
     assert "text" in board.left_out[0].reason
 
 
+def test_an_algorithm_can_be_left_out(measured: tuple[Leaderboard, Path]) -> None:
+    _, cells = measured
+    board = leaderboard(replace(SMALL, without=("ease",)), cells, given=TEXTLESS)
+    assert {entry.algorithm for entry in board.entries} == {"popular", "fedease"}
+    assert {one.algorithm: one.reason for one in board.left_out}["ease"] == NOT_WANTED
+
+
 def test_a_second_run_trains_nothing(measured: tuple[Leaderboard, Path]) -> None:
     board, cells = measured
     before = {path: path.stat().st_mtime_ns for path in cells.rglob("result.json")}
@@ -115,6 +123,8 @@ def test_data_is_read_back(measured: tuple[Leaderboard, Path], tmp_path: Path) -
 def test_wrong_requests_are_refused() -> None:
     with pytest.raises(UnknownName, match="fedals"):
         leaderboard(LeaderboardRequest(dataset="synthetic", algorithms=("fedal",)))
+    with pytest.raises(UnknownName, match=r"(?s)fedals.*--without|--without.*fedals"):
+        leaderboard(LeaderboardRequest(dataset="synthetic", without=("fedal",)))
     with pytest.raises(ConfigError, match="trials is 0; expected at least 1"):
         leaderboard(LeaderboardRequest(dataset="synthetic", trials=0))
     with pytest.raises(ConfigError, match="no algorithm can learn from synthetic"):

@@ -54,6 +54,15 @@ def leaderboard(
             show_default="all",
         ),
     ] = None,
+    without: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--without",
+            metavar="NAME",
+            help="Algorithm to leave out. Repeat for more.",
+            show_default="none",
+        ),
+    ] = None,
     quick: Annotated[
         bool,
         typer.Option(
@@ -127,6 +136,7 @@ def leaderboard(
         LeaderboardRequest(
             dataset=dataset,
             algorithms=tuple(only or ()),
+            without=tuple(without or ()),
             protocol=protocol,
             trials=trials or (QUICK_TRIALS if quick else TRIALS),
             seeds=seeds or (QUICK_SEEDS if quick else SEEDS),

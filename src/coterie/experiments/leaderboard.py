@@ -41,6 +41,7 @@ from coterie.version import __version__
 DATASETS = ("ml-100k", "ml-1m", "foursquare-italy", "yelp", "pinterest", "tripadvisor")
 PROTOCOL = "loo-99"
 """The protocol of most papers of the field: 99 candidates beside the held-out item."""
+NOT_WANTED = "left out by --without"
 QUICK_STEPS = {"rounds": 60, "epochs": 15}
 """Most steps of a trial in a quick leaderboard, where an algorithm has more."""
 FINAL: JsonObject = {"evaluate_every": 1_000_000_000, "headline": ["NDCG", "HR"]}
@@ -54,6 +55,8 @@ class LeaderboardRequest:
     dataset: str
     algorithms: tuple[str, ...] = ()
     """Names; all algorithms if there are none."""
+    without: tuple[str, ...] = ()
+    """Names of algorithms that are left out, such as those that would take days."""
     protocol: str = PROTOCOL
     trials: int = 10
     seeds: int = 3
@@ -202,7 +205,9 @@ def _applicable(
     """The algorithms that can begin to train on the data, and why the others cannot."""
     entrants: list[str] = []
     left_out: list[NotCompared] = []
-    wanted = request.algorithms or tuple(names())
+    named = request.algorithms or tuple(names())
+    left_out += [NotCompared(name, NOT_WANTED) for name in named if name in request.without]
+    wanted = [name for name in named if name not in request.without]
     with progress.task("Checking algorithms", len(wanted)) as advance:
         for name in wanted:
             try:
@@ -392,9 +397,10 @@ def _trial(trial: CellResult) -> SearchTrial:
 
 
 def _check(request: LeaderboardRequest) -> None:
-    for name in request.algorithms:
-        if name not in names():
-            raise UnknownName("algorithm", name, names(), " in --only")
+    for option, given in (("--only", request.algorithms), ("--without", request.without)):
+        for name in given:
+            if name not in names():
+                raise UnknownName("algorithm", name, names(), f" in {option}")
     for option, value in (("trials", request.trials), ("seeds", request.seeds)):
         if value < 1:
             raise ConfigError(

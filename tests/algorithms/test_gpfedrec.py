@@ -71,7 +71,8 @@ TABLES = np.array([[[1.0, 0.0]], [[2.0, 0.0]], [[0.0, 3.0]]], np.float32)
 
 def graph(**changes: Any) -> list[list[float]]:
     settings = few_settings("gpfedrec", **changes)
-    return gpfedrec.user_graph(gpfedrec.similarities(TABLES, settings), settings).tolist()
+    flat = TABLES.reshape(len(TABLES), -1)
+    return gpfedrec.user_graph(gpfedrec.similarities(flat @ flat.T, settings), settings).tolist()
 
 
 def test_neighbours_by_hand() -> None:
@@ -91,9 +92,9 @@ def test_a_number_of_neighbours_and_none_at_all() -> None:
 
 def test_the_distance_is_that_of_scikit_learn() -> None:
     metrics = pytest.importorskip("sklearn.metrics")
-    tables = np.random.default_rng(0).normal(size=(7, 4, 3)).astype(np.float32)
-    ours = gpfedrec.similarities(tables, few_settings("gpfedrec", similarity="distance"))
-    theirs = metrics.pairwise_distances(tables.reshape(7, -1), metric="cosine")
+    flat = np.random.default_rng(0).normal(size=(7, 12)).astype(np.float32)
+    ours = gpfedrec.similarities(flat @ flat.T, few_settings("gpfedrec", similarity="distance"))
+    theirs = metrics.pairwise_distances(flat, metric="cosine")
     np.testing.assert_allclose(ours, theirs, atol=1e-6)
 
 
@@ -115,3 +116,23 @@ def test_guides_of_many_users_and_items_are_refused_by_name() -> None:
     world = world_for("gpfedrec", histories(0), max_memory=1e-9)
     with pytest.raises(ConfigError, match=r"15 items .* 12 users; max_memory allows 1e-09"):
         gpfedrec.init(world)
+
+
+def test_pytorch_averages_over_the_same_graph(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The arithmetic of a GPU, on the device that every machine has."""
+    torch = pytest.importorskip("torch")
+    monkeypatch.setattr(gpfedrec, "find_device", lambda name: torch.device("cpu"))
+    tables = np.random.default_rng(0).normal(size=(9, 4, 3)).astype(np.float32)
+    settings = few_settings("gpfedrec", device="cuda")
+    on_gpu = gpfedrec.aggregate_on_gpu(tables, settings)
+    np.testing.assert_allclose(on_gpu, gpfedrec.aggregate_over_graph(tables, settings), atol=1e-6)
+
+
+def test_a_gpu_averages_or_is_missed_before_training() -> None:
+    torch = pytest.importorskip("torch")
+    if not torch.cuda.is_available():
+        with pytest.raises(ConfigError, match=r"'device' is 'cuda', but PyTorch finds no GPU"):
+            gpfedrec.init(world_for("gpfedrec", histories(0), device="cuda"))
+        return
+    states = [play_locally("gpfedrec", histories(1), device=name)[0] for name in ("cpu", "cuda")]
+    np.testing.assert_allclose(states[0][-1].guides, states[1][-1].guides, atol=TOLERANCE)

@@ -42,6 +42,7 @@ from threadpoolctl import threadpool_limits
 from coterie import kernels
 from coterie.algorithms import fedavg
 from coterie.algorithms.algorithm import Algorithm
+from coterie.algorithms.local.batched import find_device
 from coterie.algorithms.local.item_tables import (
     TableSettings,
     check_memory,
@@ -103,6 +104,8 @@ class GPFedRec(TableSettings):
     """Users are neighbours above this multiple of the mean similarity."""
     neighbours: int = Field(0, ge=0)
     """Number of neighbours of every user, instead of a threshold; 0 means the threshold."""
+    device: Literal["cpu", "cuda"] = "cpu"
+    """Where the server compares and averages tables. On a GPU the last digits differ."""
 
     def item_learning_rate(self, n_items: int) -> float:
         """rate * items * eta"""
@@ -120,6 +123,8 @@ class GPFedRecState(Record):
 
 
 def init(world: World[GPFedRec]) -> GPFedRecState:
+    if world.settings.device == "cuda":
+        find_device("cuda")
     check_memory(world, "the users' guides", world.settings.embedding_size, "lower embedding_size")
     q = start_rows(world)
     return GPFedRecState(q, np.tile(q, (world.n_users, 1, 1)), ON_CLIENTS, ON_CLIENTS)
@@ -242,8 +247,8 @@ def guide(
     world: World[GPFedRec], state: GPFedRecState, sums: Sums, accepted: Accepted, t: int
 ) -> GPFedRecState:
     tables = uploaded_tables(world, state, sums, accepted)
-    A = user_graph(similarities(tables, world.settings), world.settings)
-    new = aggregate_over_graph(A, tables)
+    over_graph = aggregate_over_graph if world.settings.device == "cpu" else aggregate_on_gpu
+    new = over_graph(tables, world.settings)
     guides = new
     if len(new) < len(state.guides):
         guides = state.guides.copy()
@@ -269,14 +274,32 @@ def uploaded_tables(
     return tables
 
 
-def similarities(tables: Floats, settings: GPFedRec) -> Floats:
-    """(n, n) cosines of tables, or one minus them.
+def aggregate_over_graph(tables: Floats, settings: GPFedRec) -> Floats:
+    """r_u <- mean of q_v over the neighbours v of u.
 
     On one thread, so that bits do not depend on the number of threads.
     """
     flat = tables.reshape(len(tables), -1)
     with threadpool_limits(1, "blas"):
-        products = flat @ flat.T
+        A = user_graph(similarities(flat @ flat.T, settings), settings)
+        mixed: Floats = A @ flat
+    return mixed.reshape(tables.shape)
+
+
+def aggregate_on_gpu(tables: Floats, settings: GPFedRec) -> Floats:
+    """`aggregate_over_graph` by PyTorch."""
+    device = find_device("cuda")
+    import torch
+
+    flat = torch.from_numpy(tables.reshape(len(tables), -1)).to(device)
+    products = (flat @ flat.T).cpu().numpy()
+    A = user_graph(similarities(products, settings), settings)
+    mixed: Floats = (torch.from_numpy(A).to(device) @ flat).cpu().numpy()
+    return mixed.reshape(tables.shape)
+
+
+def similarities(products: Floats, settings: GPFedRec) -> Floats:
+    """(n, n) cosines of tables from their inner products, or one minus them."""
     lengths: Floats = np.sqrt(np.maximum(np.diag(products), np.float32(1e-24)))
     cosines: Floats = products / lengths[:, None] / lengths
     return cosines if settings.similarity == "cosine" else 1 - cosines
@@ -295,13 +318,6 @@ def user_graph(similarity: Floats, settings: GPFedRec) -> Floats:
     near[alone, alone] = True
     weights: Floats = (near / near.sum(axis=1, keepdims=True)).astype(np.float32)
     return weights
-
-
-def aggregate_over_graph(A: Floats, tables: Floats) -> Floats:
-    """r_u <- mean of q_v over the neighbours v of u."""
-    with threadpool_limits(1, "blas"):
-        mixed: Floats = A @ tables.reshape(len(tables), -1)
-    return mixed.reshape(tables.shape)
 
 
 def model(world: World[GPFedRec], state: GPFedRecState) -> PersonalScores:

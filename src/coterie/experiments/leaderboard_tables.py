@@ -9,7 +9,7 @@ from coterie.experiments.comparison_tables import LEVEL, Section
 from coterie.experiments.leaderboard import Leaderboard, Placing
 from coterie.experiments.leaderboard_facts import EXPOSURES, NOT_POSSIBLE
 from coterie.report.dots import DotPanel, DotRow
-from coterie.report.figures import COLOURS, Figure, Series
+from coterie.report.figures import COLOURS, GREY, Figure, Series
 
 MEGABYTES = "megabytes a client"
 LEAST = {
@@ -22,6 +22,9 @@ LEAST = {
 FRONT = "no other is better with as few bytes"
 ON_FRONT = COLOURS[1]
 BEHIND_FRONT = COLOURS[0]
+POPULAR = COLOURS[4]
+FAR_BELOW = 0.5
+"""Share of the accuracy of the most popular items below which a figure would be stretched."""
 
 
 def accuracy_table(board: Leaderboard) -> Section:
@@ -139,12 +142,14 @@ def accuracy_panel(board: Leaderboard) -> DotPanel:
 def bytes_figure(board: Leaderboard) -> Figure:
     """Accuracy against a client's megabytes, with the Pareto front and the best centralised."""
     federated = [entry for entry in board.entries if entry.facts.federated]
-    drawn = [entry for entry in federated if not _is_below_popular(board, entry)]
-    best = pareto_front(board)
+    popular = [entry for entry in board.entries if entry.algorithm == "popular"]
+    least = sum(FAR_BELOW * _value(board, entry) for entry in popular)
+    drawn = [entry for entry in federated if _value(board, entry) >= least]
+    best = [entry for entry in pareto_front(board) if entry in drawn]
     series = [
         Series(
             entry.algorithm,
-            [entry.metrics[board.metric].mean],
+            [_value(board, entry)],
             {MEGABYTES: [_megabytes(entry)]},
             line=False,
             labelled=True,
@@ -154,23 +159,17 @@ def bytes_figure(board: Leaderboard) -> Figure:
     ]
     front = Series(
         FRONT,
-        [entry.metrics[board.metric].mean for entry in best],
+        [_value(board, entry) for entry in best],
         {MEGABYTES: [_megabytes(entry) for entry in best]},
         beneath=True,
     )
     central = [entry for entry in board.entries if not entry.facts.federated][:1]
     levels = [
-        Series(
-            f"{entry.algorithm}, centralised",
-            [entry.metrics[board.metric].mean],
-            {},
-            level=True,
-            reference=True,
-        )
-        for entry in central
+        *(_level(f"{entry.algorithm}, centralised", board, entry, GREY) for entry in central),
+        *(_level("most popular items", board, entry, POPULAR) for entry in popular),
     ]
     below = ", ".join(entry.algorithm for entry in federated if entry not in drawn)
-    left_out = f" Worse than popular, not drawn: {below}." if below else ""
+    left_out = f" Far below popular, not drawn: {below}." if below else ""
     return Figure(
         key=f"leaderboard-{board.dataset}",
         title=f"{board.metric} by a client's bytes in the whole training",
@@ -185,10 +184,13 @@ def bytes_figure(board: Leaderboard) -> Figure:
     )
 
 
-def _is_below_popular(board: Leaderboard, entry: Placing) -> bool:
-    popular = [one for one in board.entries if one.algorithm == "popular"]
-    value = entry.metrics[board.metric].mean
-    return any(value < one.metrics[board.metric].mean for one in popular)
+def _level(name: str, board: Leaderboard, entry: Placing, colour: str) -> Series:
+    value = _value(board, entry)
+    return Series(name, [value], {}, level=True, reference=True, colour=colour)
+
+
+def _value(board: Leaderboard, entry: Placing) -> float:
+    return entry.metrics[board.metric].mean
 
 
 def _megabytes(entry: Placing) -> float:

@@ -128,8 +128,8 @@ def runs_of(which: Bools) -> Longs:
 
 
 def closed_up(column: np.ndarray, runs: Longs) -> np.ndarray:
-    """The rows of these ascending runs without gaps; in place unless read-only."""
-    column = column if column.flags.writeable else column.copy()
+    """The rows of these ascending runs without gaps; in place if writable and contiguous."""
+    column = column if column.flags.carray else column.copy()
     # NumPy moves a vector that overlaps with itself without a copy of it.
     flat = column.reshape(-1)
     width = column[:1].size

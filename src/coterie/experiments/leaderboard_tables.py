@@ -81,7 +81,7 @@ def _cost_row(board: Leaderboard, entry: Placing) -> list[str]:
     seconds = facts.client_seconds or 0.0
     return [
         entry.algorithm,
-        f"{entry.metrics[board.metric].mean:.4f}",
+        f"{_value(board, entry):.4f}",
         f"{entry.messages:,.1f}",
         f"{entry.bytes_up / 1e6:,.3f}",
         f"{entry.bytes_down / 1e6:,.3f}",
@@ -143,7 +143,7 @@ def bytes_figure(board: Leaderboard) -> Figure:
     """Accuracy against a client's megabytes, with the Pareto front and the best centralised."""
     federated = [entry for entry in board.entries if entry.facts.federated]
     popular = [entry for entry in board.entries if entry.algorithm == "popular"]
-    least = sum(FAR_BELOW * _value(board, entry) for entry in popular)
+    least = max((FAR_BELOW * _value(board, entry) for entry in popular), default=0.0)
     drawn = [entry for entry in federated if _value(board, entry) >= least]
     best = [entry for entry in pareto_front(board) if entry in drawn]
     series = [
@@ -202,7 +202,7 @@ def pareto_front(board: Leaderboard) -> list[Placing]:
     federated = [entry for entry in board.entries if entry.facts.federated]
     front: list[Placing] = []
     for entry in sorted(federated, key=_megabytes):
-        value = entry.metrics[board.metric].mean
+        value = _value(board, entry)
         if not front or value > front[-1].metrics[board.metric].mean:
             front.append(entry)
     return front
@@ -220,7 +220,7 @@ def best_by_exposure(board: Leaderboard) -> dict[str, Placing]:
 def exposure_panel(board: Leaderboard) -> DotPanel:
     """The best algorithm by what a server receives at least."""
     rows = [
-        DotRow(label=f"{LEAST[level]}: {entry.algorithm}", ours=entry.metrics[board.metric].mean)
+        DotRow(label=f"{LEAST[level]}: {entry.algorithm}", ours=_value(board, entry))
         for level, entry in best_by_exposure(board).items()
     ]
     return DotPanel(title=f"{board.dataset}: the best by what a server receives", rows=tuple(rows))

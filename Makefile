@@ -40,9 +40,10 @@ demo: .venv/.core
 	@$(BIN)/coterie run fedfast --dataset synthetic
 	@echo "==> next: . .venv/bin/activate && coterie --help"
 
+# A third process works while tests of the other two wait for servers, browsers and files.
 test: .venv/.all
 	@echo "==> running all tests except those of make long"
-	@$(BIN)/python -m pytest -m "not long" -n 2
+	@$(BIN)/python -m pytest -m "not long" -n 3
 
 long: .venv/.all
 	@echo "==> running the long tests: clusters and federations of processes (20 to 30 minutes)"

@@ -17,6 +17,8 @@ from coterie.data.synthetic import Synthetic, generate
 SHARED_DATASETS = Path(__file__).parents[2] / "shared" / "datasets"
 SECOND_TOWERS = ("sttfedrec-clsm", "fl-clsm")
 """Algorithms that differ from their DSSM versions in the network alone."""
+OF_ALL_ALGORITHMS = ("tests", "federated", "secagg", "deployment", "baselines")
+"""Folders whose tests run for every algorithm."""
 
 
 REPRESENTATIVES = {
@@ -72,6 +74,8 @@ REPRESENTATIVES = {
     "test_a_user_who_is_erased_is_erased_on_the_server": ("[fcf]", "[fedbso]"),
     "test_all_users_of_a_node_get_what_the_node_recommends": ("fcf", "pfpl+"),
     "test_a_run_imports_nothing_that_does_not_count": ("[fedavg]", "[fl-dssm]"),
+    "test_a_thousand_hostile_updates_change_nothing": ("[fedfast]", "[fcf]", "[fedals]"),
+    "test_the_first_screen_has_summary_scoreboard_and_figure": ("fedfast-500", "leaks-1200"),
 }
 """Tests with many cases, and what the names of those have that are not among the long tests."""
 
@@ -79,8 +83,9 @@ REPRESENTATIVES = {
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Of tests with many cases that take seconds each, most are among the long tests."""
     for item in items:
-        in_rounds = item.path.parent.name in ("federated", "secagg", "deployment", "baselines")
-        second_tower = in_rounds and any(name in item.name for name in SECOND_TOWERS)
+        second_tower = item.path.parent.name in OF_ALL_ALGORITHMS and any(
+            name in item.name for name in SECOND_TOWERS
+        )
         chosen = REPRESENTATIVES.get(item.name.partition("[")[0])
         if second_tower or (chosen and not any(part in item.name for part in chosen)):
             item.add_marker(pytest.mark.long)

@@ -98,11 +98,13 @@ def test_a_timed_ring_sums_and_times_every_member():
 
 def test_costs_of_aggregation_have_a_row_per_cohort():
     cohorts = {f"K = {k}": Cohort(tower="dssm", users=k, inputs=20) for k in (6, 60)}
-    costs = aggregation_costs(cohorts)
-    assert costs.keys() == cohorts.keys()
+    # The fastest of three, since other work of the machine makes any of them longer.
+    measured = [aggregation_costs(cohorts) for _ in range(3)]
+    assert measured[0].keys() == cohorts.keys()
+    few, many = (min(costs[label]["server ms"] for costs in measured) for label in cohorts)
     # Sixty users are two rings: the server adds ten times as many vectors.
-    assert costs["K = 60"]["server ms"] > 2 * costs["K = 6"]["server ms"]
-    assert costs["K = 60"]["device MB"] == costs["K = 6"]["device MB"]
+    assert many > 2 * few
+    assert measured[0]["K = 60"]["device MB"] == measured[0]["K = 6"]["device MB"]
 
 
 def rows(**values: float) -> dict[str, object]:

@@ -70,20 +70,22 @@ def defended_sums(
     world: AnyWorld, exchange: AnyExchange, message: Message, updates: Updates
 ) -> Sums:
     """Sums over the cohort; with `robust=groups`, over groups without the extreme ones."""
-    sums = check_sums(world, exchange, exchange.aggregate(world, message, updates))
-    if world.settings.robust != "groups" or not sums:
-        return sums
+
+    def sums_of(some: Updates) -> Sums:
+        return check_sums(world, exchange, exchange.aggregate(world, message, some))
+
+    if world.settings.robust != "groups":
+        return sums_of(updates)
+    groups = assign(len(updates), world.seed, message.round)
+    parts = [sums_of(updates.take(group)) for group in groups]
+    if not parts[0]:
+        return parts[0]  # nothing is added up
     tables = exchange.secure_sum
     if tables is None:
         raise ConfigError(
             "setting 'robust' is 'groups', but the sums of this algorithm are not those of any "
             "group of clients; expected another defence. Set robust=bounded."
         )
-    groups = assign(len(updates), world.seed, message.round)
-    parts = [
-        check_sums(world, exchange, exchange.aggregate(world, message, updates.take(group)))
-        for group in groups
-    ]
     by_item = [tables.to_table(world, part) for part in parts]
     whole = without_extremes(tables, by_item, [len(group) for group in groups])
     return tables.from_table(world, whole)

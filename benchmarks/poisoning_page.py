@@ -1,4 +1,4 @@
-"""Write the tables of docs/poisoning.md and docs/poisoning-tables.md from runs of poisoning.py.
+"""Write figures and tables of docs/poisoning.md and docs/poisoning-tables.md from stored runs.
 
     python benchmarks/poisoning.py --seeds 3 --store docs/assets/poisoning.jsonl
     python benchmarks/poisoning_page.py
@@ -11,8 +11,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import mean
+from typing import NamedTuple
 
 from poisoning import KEY, NO_ATTACK, read
+from poisoning_figure import Panel, poisoning_figure
 from privacy_page import replaced
 
 from coterie.attacks.poisoning import ATTACKS
@@ -32,6 +34,7 @@ ALGORITHMS = {
 }
 DEFENCES = ("none", "bounded", "trimmed", "groups")
 USUAL_SHARE = 0.01
+DRAWN_SHARES = (0.01, 0.05)
 FEWEST_SEEDS = 2
 """Seeds of every attack that applies, without which there is no worst attack."""
 LOST = 0.01
@@ -46,6 +49,7 @@ def main() -> None:
     for dataset in {run["dataset"] for run in runs}:
         page = replaced(page, f"worst on {dataset}", worst_table(runs, dataset))
         page = replaced(page, f"clean on {dataset}", clean_table(runs, dataset))
+        (DOCS / "assets" / f"poisoning-{dataset}.svg").write_text(figure(runs, dataset))
     undefended = select(runs, dataset="ml-100k", share=USUAL_SHARE, robust="none")
     page = replaced(page, "without a defence", table(undefended))
     (DOCS / "poisoning.md").write_text(page)
@@ -92,17 +96,61 @@ def attacks_on(runs: Runs, algorithm: str) -> list[str]:
     return [name for name in ATTACKS if select(runs, attack=name, algorithm=algorithm)]
 
 
-def worst_cell(runs: Runs, attacks: Sequence[str]) -> str:
+class Worst(NamedTuple):
+    """What the attacks on an algorithm come to, and which of them."""
+
+    lost: float
+    """Points of HR@10."""
+    by: str
+    exposed: float
+    """ER@10."""
+    by_promoting: str
+
+
+def worst(runs: Runs, attacks: Sequence[str]) -> Worst | None:
+    """The worst of all attacks that apply; None unless all were run."""
     clean = select(runs, attack=NO_ATTACK)
     attacked = {name: select(runs, attack=name) for name in attacks}
     if any(len(found) < FEWEST_SEEDS for found in attacked.values()):
-        return ""
+        return None
     lost = {name: lost_by(found, clean) for name, found in attacked.items()}
     exposed = {name: mean_of(found, "ER@10") for name, found in attacked.items()}
-    worst = max(lost, key=lambda name: lost[name])
+    by = max(lost, key=lambda name: lost[name])
     most = max(exposed, key=lambda name: exposed[name])
-    points = named(100 * max(lost[worst], 0), 1, worst)
-    return f"{points} / {named(exposed[most], 3, most)}"
+    return Worst(100 * max(lost[by], 0), by, exposed[most], most)
+
+
+def worst_cell(runs: Runs, attacks: Sequence[str]) -> str:
+    found = worst(runs, attacks)
+    if found is None:
+        return ""
+    return f"{named(found.lost, 1, found.by)} / {named(found.exposed, 3, found.by_promoting)}"
+
+
+def figure(runs: Runs, dataset: str) -> str:
+    """The same as a picture: a row of panels for each share."""
+    rows = []
+    for share in DRAWN_SHARES:
+        lost: dict[str, dict[str, float]] = {}
+        exposed: dict[str, dict[str, float]] = {}
+        for name, title in ALGORITHMS.items():
+            lost[title] = {}
+            exposed[title] = {}
+            attacks = attacks_on(runs, name)
+            for defence in DEFENCES:
+                of_cell = select(runs, dataset=dataset, share=share, robust=defence, algorithm=name)
+                found = worst(of_cell, attacks)
+                if found is not None:
+                    lost[title][defence] = found.lost
+                    exposed[title][defence] = 100 * found.exposed
+        attackers = f"{share:.0%} attackers"
+        rows.append(
+            (
+                Panel(f"{attackers}: HR@10 lost, points", 65, lost),
+                Panel(f"{attackers}: lists with the target, %", 100, exposed),
+            )
+        )
+    return poisoning_figure(rows, f"{DATASETS[dataset]}: the worst attack, by defence")
 
 
 def clean_table(runs: Runs, dataset: str) -> str:

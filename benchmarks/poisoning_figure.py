@@ -50,8 +50,8 @@ class Panel(NamedTuple):
 
 
 def poisoning_figure(rows_of_panels: Sequence[Sequence[Panel]], title: str) -> str:
-    """Panels that share the names of their rows, and a legend above them."""
-    parts = [_legend()]
+    """Panels that share the names of their rows, and the title and a legend above them."""
+    parts = [_legend(title)]
     y = float(LEGEND)
     for panels in rows_of_panels:
         labels = list(panels[0].rows)
@@ -85,9 +85,9 @@ def _panel(panel: Panel, axis: Axis, top: float) -> list[str]:
     return parts
 
 
-def _legend() -> str:
-    parts = [text(0, 13, "robust =", size=SIZE)]
-    x = text_width("robust =", SIZE) + 16
+def _legend(title: str) -> str:
+    parts = [text(0, 13, title, size=12)]
+    x = text_width(title, 12) + 16
     for name, mark in MARKS.items():
         parts.append(mark(x, 9))
         parts.append(text(x + 11, 13, name, size=SIZE, fill=MUTED))

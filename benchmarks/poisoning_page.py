@@ -38,7 +38,7 @@ DRAWN_SHARES = (0.01, 0.05)
 FEWEST_SEEDS = 2
 """Seeds of every attack that applies, without which there is no worst attack."""
 LOST = 0.01
-"""HR@10 that is lost, and exposure, above which a cell is bold."""
+"""HR@10 that is lost, and exposure, above which a cell is bold, or names the attack."""
 
 Runs = Sequence[JsonObject]
 
@@ -124,7 +124,8 @@ def worst_cell(runs: Runs, attacks: Sequence[str]) -> str:
     found = worst(runs, attacks)
     if found is None:
         return ""
-    return f"{named(found.lost, 1, found.by)} / {named(found.exposed, 3, found.by_promoting)}"
+    lost = named(f"{found.lost:.1f}", 100 * LOST, found.by)
+    return f"{lost} / {named(f'{found.exposed:.3f}', LOST, found.by_promoting)}"
 
 
 def figure(runs: Runs, dataset: str) -> str:
@@ -150,7 +151,7 @@ def figure(runs: Runs, dataset: str) -> str:
                 Panel(f"{attackers}: lists with the target, %", 100, exposed),
             )
         )
-    return poisoning_figure(rows, f"{DATASETS[dataset]}: the worst attack, by defence")
+    return poisoning_figure(rows, f"{DATASETS[dataset]}, the worst attack; robust =")
 
 
 def clean_table(runs: Runs, dataset: str) -> str:
@@ -172,9 +173,9 @@ def lost_by(attacked: Runs, clean: Runs) -> float:
     return mean(before[run["seed"]] - float(run["HR@10"]) for run in attacked)
 
 
-def named(value: float, digits: int, attack: str) -> str:
-    shown = f"{value:.{digits}f}"
-    return shown if float(shown) == 0 else f"{shown} (`{attack}`)"
+def named(shown: str, least: float, attack: str) -> str:
+    """The figure, with the attack that gets through if it is above what is usual."""
+    return f"{shown} (`{attack}`)" if float(shown) >= least else shown
 
 
 def shares_of(runs: Runs, dataset: str) -> list[float]:

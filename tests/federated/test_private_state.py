@@ -17,7 +17,7 @@ from coterie.algorithms.algorithm import Costs
 from coterie.core.progress import SILENT
 from coterie.core.records import Record
 from coterie.engines.local import LocalEngine
-from coterie.errors import RunError
+from coterie.errors import ConfigError, RunError
 from coterie.experiments import checkpoint, run_folder
 from coterie.experiments.history import Point, TrainingHistory
 from coterie.federated import nodes, trainer, wire
@@ -335,3 +335,19 @@ def test_no_algorithm_sends_private_state(name, monkeypatch):
                 fixed = np.rint(row.astype(np.float64) * SCALE).astype(np.int32)
                 assert not any(row.tobytes() in data for data in seen)
                 assert not any(fixed.tobytes() in data for data in seen)
+
+
+@pytest.mark.parametrize("name", ["fedrap", "gpfedrec", "pfedrec"])
+def test_a_server_refuses_tables_that_are_too_large_before_clients_make_them(name):
+    """Tables of 70 GiB would be a MemoryError, or a process that is killed."""
+
+    def clients_begin(world, node):
+        raise AssertionError("clients began")
+
+    federation = replace(registry.algorithm(name).train, init_clients=clients_begin)
+    training = histories(0)
+    world = world_for(name, training, max_memory=1e-9)
+    engine = LocalEngine.over(world, training, 1, None)
+    work = trainer.federated_trainer(federation, world, engine, Context(0, SILENT))
+    with pytest.raises(ConfigError, match="max_memory allows 1e-09"):
+        work.start()

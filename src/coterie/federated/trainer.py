@@ -84,8 +84,9 @@ def federated_trainer(
     refused_before = False  # many refused rounds in a row are logged once
 
     def start() -> tuple[State, Costs]:
-        private = engine.gather(federation.init_clients)
+        # The server first: it refuses runs whose private state would not fit into memory.
         state = federation.init(world)
+        private = engine.gather(federation.init_clients)
         if not engine.stores_private_state:
             contract.check_initial_private_state(state, private)
         state = replace(state, **private)

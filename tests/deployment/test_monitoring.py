@@ -21,6 +21,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from coterie.core.heap import FreeMemory
 from coterie.core.progress import Progress
 from coterie.data.options import ReadOptions
+from coterie.deployment.fleet import node_loop
 from coterie.deployment.fleet.join import NodeUsers, put_in_another_process
 from coterie.deployment.fleet.monitoring import collect, monitoring
 from coterie.deployment.fleet.node_loop import NodeLoop
@@ -205,3 +206,33 @@ def test_the_page_names_every_metric():
     page = (Path(__file__).parents[2] / "docs" / "operations.md").read_text()
     names = {sample.name for metric in collect(STATUS) for sample in metric.samples}
     assert {name for name in names if f"`{name}`" not in page} == set()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("kind", "warnings"), [("train", 1), ("finish", 0)])
+def test_a_node_warns_of_a_missing_server_unless_its_federation_is_over(
+    monkeypatch, kind, warnings
+):
+    monkeypatch.setattr(node_loop, "REMARK_AFTER", 0.2)
+    lines: list[str] = []
+
+    class Warnings(Progress):
+        def warn(self, text: str) -> None:
+            lines.append(text)
+
+    with serving() as server:
+        client = server.client()
+        loop = NodeLoop(client, lambda kind, body: body, Warnings(), last_kind="finish")
+        thread = threading.Thread(target=loop.run, daemon=True)
+        thread.start()
+        (name,) = server.wait_for(1)
+        server.nodes.send(kind, {name: b"x"})
+        server.gate.close()
+    until = time.monotonic() + 5
+    while len(lines) < warnings and time.monotonic() < until:
+        time.sleep(0.01)
+    time.sleep(0.5)
+    loop.stop.set()
+    thread.join(10)
+    assert len(lines) == warnings
+    assert all("does not answer" in line for line in lines)

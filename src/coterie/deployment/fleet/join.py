@@ -31,7 +31,7 @@ from coterie.deployment.node_policy import (
     put_policy,
 )
 from coterie.deployment.node_private_store import JOINED_WITH, NodeStore
-from coterie.deployment.node_service import SIMULATED, NodeService
+from coterie.deployment.node_service import FINISH, SIMULATED, NodeService
 from coterie.deployment.public_keys import read_public_key
 from coterie.deployment.signals import exit_on_sigterm
 from coterie.deployment.validity import certificate_fingerprint
@@ -165,6 +165,7 @@ def join(
             memory=FreeMemory(store.empty_cache),
             idle_seconds=IDLE_SECONDS,
             is_announced=restarted,
+            last_kind=FINISH,
         )
         try:
             loop.run()

@@ -81,6 +81,10 @@ class NodeLoop:
     """When the server last answered."""
     remarked: bool = False
     """Whether the operator knows that the server does not answer."""
+    last_kind: str = ""
+    """The kind of the last message of a federation. Its server may stop after it."""
+    is_over: bool = False
+    """Whether the newest message was of that kind, and has a reply."""
 
     def run(self) -> None:
         """Take part until stopped, or idle.
@@ -141,8 +145,13 @@ class NodeLoop:
         return True
 
     def remark(self, error: Exception) -> None:
-        """Say once that the server does not answer, unless it is a matter of seconds."""
-        if not self.remarked and time.monotonic() > self.reached + REMARK_AFTER:
+        """Say once that the server does not answer, unless it is a matter of seconds.
+
+        After the end of a federation nothing else is to be expected.
+        """
+        if self.is_over or self.remarked:
+            return
+        if time.monotonic() > self.reached + REMARK_AFTER:
             self.progress.warn(f"{self.client.address} does not answer ({error}); trying again")
             self.remarked = True
 
@@ -165,6 +174,8 @@ class NodeLoop:
                 raise
             if reply is not None:
                 self.last = (fingerprint, reply)
+        # Before the push, whose own answer may be lost where the server stops at once.
+        self.is_over = received.kind == self.last_kind and reply is not None
         self.client.push(received, reply)
         self.answered = time.monotonic()
         sent = "no reply" if reply is None else f"{len(reply):,} bytes sent"

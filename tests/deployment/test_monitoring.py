@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import threading
 import time
@@ -125,8 +126,19 @@ def test_a_killed_server_is_not_training(tmp_path: Path):
 
 
 def test_a_folder_without_a_status(tmp_path: Path):
-    with pytest.raises(RunError, match=r"holds no status\.json; expected the run folder"):
-        read_current_status(tmp_path)
+    with pytest.raises(RunError, match=r"holds no status\.json; expected .* Check the path"):
+        read_current_status(tmp_path / "runs" / "nothing")
+
+
+def test_a_wrong_folder_names_the_newest_one_of_a_server(tmp_path: Path):
+    for n, seconds in ((1, 100), (2, 300), (3, 200)):
+        folder = tmp_path / f"federation-{n}"
+        folder.mkdir()
+        write(folder, state="finished")
+        os.utime(folder / "status.json", (seconds, seconds))
+    for wrong in (tmp_path, tmp_path / "federation-7"):
+        with pytest.raises(RunError, match=r"The newest one there is .*federation-2\."):
+            read_current_status(wrong)
 
 
 @pytest.mark.slow

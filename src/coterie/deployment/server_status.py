@@ -20,7 +20,7 @@ def read_current_status(folder: Path) -> JsonObject:
     if not (folder / STATUS).exists():
         raise RunError(
             f"{folder} holds no {STATUS}; expected the run folder of `coterie serve`. "
-            "Check the path."
+            f"{_remedy(folder)}"
         )
     status = read_status(folder)
     if status.get("state") in ENDED or is_served(folder):
@@ -30,6 +30,15 @@ def read_current_status(folder: Path) -> JsonObject:
         "note": "the server was killed, its machine stopped, or its disk was full; "
         f"resume with coterie serve --config FILE --out {folder}",
     }
+
+
+def _remedy(missing: Path) -> str:
+    """The newest run folder of a server in the folder that was named, or else next to it."""
+    found = [*missing.glob(f"*/{STATUS}")] or [*missing.parent.glob(f"*/{STATUS}")]
+    if not found:
+        return "Check the path."
+    newest = max(found, key=lambda path: path.stat().st_mtime)
+    return f"The newest one there is {newest.parent}."
 
 
 def is_served(folder: Path) -> bool:

@@ -175,13 +175,13 @@ class Updates:
         """The updates of some users, in the given order."""
         rows = Rows(self.offsets, self.items)
         places = rows.places(which)
-        chosen = rows.of_users(which)
         return Updates(
             self.users[which],
             self.samples[which],
-            chosen.offsets,
-            chosen.items,
-            self.item_rows[places],
+            np.concatenate([[0], np.cumsum(rows.counts_of(which))]),
+            self.items.take(places),
+            # Twice as fast as `item_rows[places]`, which copies component by component.
+            self.item_rows.take(places, axis=0),
             self.user_rows[which],
             self.dense[which],
         )

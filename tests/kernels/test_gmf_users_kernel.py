@@ -106,6 +106,18 @@ def test_the_ranges_of_users_do_not_matter(cuts):
         np.testing.assert_array_equal(found, expected)
 
 
+@pytest.mark.parametrize("d", [3, 8, 10])
+@pytest.mark.parametrize("rate", [0.05, 30.0], ids=["fine", "some diverge"])
+def test_users_are_not_touched_by_those_who_trained_in_their_place_before(d, rate):
+    cohort = Cohort(d, d, True, n=23)
+    together = cohort.train([0, 23], rate)
+    for found, expected in zip(together, cohort.train(list(range(24)), rate), strict=True):
+        np.testing.assert_array_equal(found, expected)
+    diverged = (abs(together[0].astype(np.int64)) >= TOO_LARGE).any(axis=1)
+    assert diverged.any() == (rate > 1)
+    assert not diverged.all()
+
+
 def test_a_user_without_samples_changes_nothing():
     cohort = Cohort(4, 5, False)
     users, items, dense = cohort.train([0, 6])

@@ -10,7 +10,7 @@ import numpy as np
 from numba import boolean, float32, int32, int64, types
 
 from coterie.kernels.common import Real, helper, kernel, readonly, sigmoid
-from coterie.kernels.gmf_users import gather
+from coterie.kernels.gmf_rows import gather
 from coterie.kernels.quantise import quantise_change
 from coterie.types import Floats, Ints, Longs
 

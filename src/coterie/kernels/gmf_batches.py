@@ -12,7 +12,7 @@ import numpy as np
 from numba import boolean, float32, int8, int32, int64, types
 
 from coterie.kernels.common import Integer, Real, helper, kernel, readonly, sigmoid
-from coterie.kernels.gmf_users import gather, predict
+from coterie.kernels.gmf_rows import gather, predict
 from coterie.kernels.lanes import LANES, load, minus_product, product, spread, store
 from coterie.kernels.logits import (
     NOTHING,

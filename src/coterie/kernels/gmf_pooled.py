@@ -21,7 +21,7 @@ from coterie.kernels.common import (
     readonly,
     sigmoid,
 )
-from coterie.kernels.gmf_users import predict
+from coterie.kernels.gmf_rows import predict
 from coterie.kernels.optimisers import adam, adam_rows, bias_corrections, sgd, sgd_rows
 from coterie.types import Floats, Ints, Longs
 

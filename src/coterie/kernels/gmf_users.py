@@ -1,8 +1,12 @@
 """GMF trained by every user of a cohort on a local copy: SGD per sample, then the quantised change.
 
-A user works on a compact copy of the item rows it touches. The loops are plain because the
-compiler vectorises those: 57 ns a sample at d = 10 on a core of 2019, of which the exponential
-takes 20 and quantising 10.
+A user works on a compact copy of the item rows it touches, flat, each padded with zeros to whole
+lanes. Each of its samples needs what the sample before has changed, so that one user alone leaves
+the processor waiting. Four users therefore take their samples side by side; where one is done, the
+next user of the cohort takes its place. A user's arithmetic does not depend on its neighbours.
+
+A sample at d = 10 takes 19 ns on one core, and 34 ns user by user with plain loops; at d = 32 it
+takes 31 and 52 ns (a shared Xeon with AVX-512). The products of a logit are added in their order.
 """
 
 from __future__ import annotations
@@ -11,53 +15,94 @@ import numpy as np
 from numba import boolean, float32, int32, int64, types
 
 from coterie.kernels.common import Integer, Real, helper, kernel, readonly, sigmoid
+from coterie.kernels.lanes import LANES, difference, load, product, spread, store
+from coterie.kernels.logits import NOTHING, ONE, gather_padded, quantise_rows
 from coterie.kernels.quantise import quantise_change
+from coterie.kernels.tower import whole_lanes
 from coterie.types import Floats, Ints, Longs
 
-
-@helper
-def predict(p: Floats, q: Floats, h: Floats) -> np.float32:
-    """h . (p * q) + b, where the bias b is the last entry of h."""
-    x = np.float32(0.0)
-    for f in range(len(p)):
-        x += h[f] * p[f] * q[f]
-    prediction: np.float32 = x + h[len(p)]
-    return prediction
+SIDE_BY_SIDE = 4
+"""Users that train at the same time, each in a place of its own."""
+NOBODY = np.int64(-1)
 
 
 @helper
-def step(p: Floats, q: Floats, h: Floats, move: Real, keep: Real) -> None:
-    """One SGD step on h . (p * q) + b.
+def multiply(
+    p: Floats, h: Floats, at: Integer, q: Floats, row: Integer, width: Integer, out: Floats
+) -> None:
+    """out[at:] = h * p * q of the user whose vectors begin at `at`, component by component."""
+    for f in range(0, width, LANES):
+        of_user = product(load(h, at + f), load(p, at + f))
+        store(out, at + f, product(of_user, load(q, row + f)))
+
+
+@helper
+def add_up(products: Floats, at: Integer, d: Integer) -> np.float32:
+    """The sum of a user's products, in their order."""
+    x = NOTHING
+    for f in range(d):
+        x += products[np.uint64(at + f)]
+    return x
+
+
+@helper
+def add_up_four(products: Floats, width: Integer, d: Integer, sums: Floats) -> None:
+    """The same for all four users. One addition waits for another, but not for another user's."""
+    x0 = x1 = x2 = x3 = NOTHING
+    for f in range(d):
+        x0 += products[np.uint64(f)]
+        x1 += products[np.uint64(width + f)]
+        x2 += products[np.uint64(2 * width + f)]
+        x3 += products[np.uint64(3 * width + f)]
+    sums[0] = x0
+    sums[1] = x1
+    sums[2] = x2
+    sums[3] = x3
+
+
+@helper
+def step(
+    p: Floats,
+    h: Floats,
+    at: Integer,
+    q: Floats,
+    row: Integer,
+    width: Integer,
+    move: Real,
+    keep: Real,
+) -> None:
+    """One SGD step on h . (p * q) + b, except for b.
 
     `move` is the learning rate times the derivative of the loss by the prediction, and `keep` is
     1 - learning rate * reg.
     """
-    for f in range(len(p)):
-        pf = p[f]
-        qf = q[f]
-        hf = h[f]
-        p[f] = keep * pf - move * hf * qf
-        q[f] = keep * qf - move * hf * pf
-        h[f] = hf - move * pf * qf
-    h[len(p)] -= move
+    by = spread(move)
+    kept = spread(keep)
+    for f in range(0, width, LANES):
+        pf = load(p, at + f)
+        qf = load(q, row + f)
+        hf = load(h, at + f)
+        by_h = product(by, hf)
+        store(p, at + f, difference(product(kept, pf), product(by_h, qf)))
+        store(q, row + f, difference(product(kept, qf), product(by_h, pf)))
+        store(h, at + f, difference(hf, product(product(by, pf), qf)))
 
 
 @helper
-def gather(item_rows: Floats, items: Ints, low: Integer, q: Floats, before: Floats) -> None:
-    """Copy the rows that a user touches twice: to train on, and to compare with afterwards.
+def most_samples_first(starts: Longs, first: Integer, order: Longs) -> None:
+    """Put the users from `first` on into order: those with many samples first, up to a factor of 2.
 
-    With many items the rows are not in the processor's cache. The first loop is short, so that many
-    rows are being fetched at the same time.
+    Compiling a sort would take Numba two seconds.
     """
-    for r in range(len(q)):
-        row = item_rows[np.uint64(items[low + r])]
-        q[r, 0] = row[0]
-        q[r, -1] = row[-1]
-    for r in range(len(q)):
-        row = item_rows[np.uint64(items[low + r])]
-        for f in range(len(row)):
-            q[r, f] = row[f]
-            before[r, f] = row[f]
+    below = starts[first + len(order)] - starts[first] + 1
+    n = 0
+    while below > 0:
+        least = below >> 1
+        for k in range(first, first + len(order)):
+            if least <= starts[k + 1] - starts[k] < below:
+                order[n] = k
+                n += 1
+        below = least
 
 
 @kernel(
@@ -106,21 +151,82 @@ def train(
     most = 0
     for k in range(first, last):
         most = max(most, offsets[k + 1] - offsets[k])
-    rows = np.empty((most, item_rows.shape[1]), np.float32)
-    rows_before = np.empty_like(rows)
-    keep = np.float32(1.0) - learning_rate * reg
-    for k in range(first, last):
-        low = offsets[k]
-        high = offsets[k + 1]
-        q = rows[: high - low]
-        before = rows_before[: high - low]
-        gather(item_rows, items, low, q, before)
-        p = user_rows[k].copy()
-        h = dense.copy()
-        for s in range(starts[k], starts[k + 1]):
-            row = q[np.uint64(samples[s])]
-            y = predict(p, row, h)
-            step(p, row, h, learning_rate * ((y if squared else sigmoid(y)) - targets[s]), keep)
-        quantise_change(q.reshape(-1), before.reshape(-1), item_deltas[low:high].reshape(-1))
-        quantise_change(p, user_rows[k], user_deltas[k])
-        quantise_change(h, dense, dense_deltas[k])
+    d = item_rows.shape[1]
+    width = whole_lanes(d)
+    # The vectors of the user in place g begin at g * width, and its rows at g * room.
+    room = most * width
+    q = np.empty(SIDE_BY_SIDE * room, np.float32)
+    # Zeros, since arithmetic on what else memory holds can be slow. Only d of them count.
+    p = np.zeros(SIDE_BY_SIDE * width, np.float32)
+    h = np.zeros_like(p)
+    b = np.empty(SIDE_BY_SIDE, np.float32)
+    products = np.empty_like(p)
+    sums = np.empty(SIDE_BY_SIDE, np.float32)
+    rows = np.empty(SIDE_BY_SIDE, np.int64)
+    users = np.empty(SIDE_BY_SIDE, np.int64)
+    at = np.empty(SIDE_BY_SIDE, np.int64)
+    until = np.empty(SIDE_BY_SIDE, np.int64)
+    for g in range(SIDE_BY_SIDE):
+        users[g] = NOBODY
+        at[g] = until[g] = 0
+    keep = ONE - learning_rate * reg
+    # So the last ones, which train alone, have few samples.
+    order = np.empty(last - first, np.int64)
+    most_samples_first(starts, first, order)
+    n_begun = 0
+    while True:
+        n = starts[last]
+        n_left = np.int64(0)
+        for g in range(SIDE_BY_SIDE):
+            while at[g] == until[g]:
+                k = users[g]
+                own = g * width
+                if k != NOBODY:
+                    touched = items[offsets[k] : offsets[k + 1]]
+                    deltas = item_deltas[offsets[k] : offsets[k + 1]]
+                    quantise_rows(q[g * room :], width, item_rows, touched, ONE, deltas)
+                    quantise_change(p[own : own + d], user_rows[k], user_deltas[k])
+                    quantise_change(h[own : own + d], dense[:d], dense_deltas[k, :d])
+                    quantise_change(b[g : g + 1], dense[d:], dense_deltas[k, d:])
+                    users[g] = NOBODY
+                if n_begun == len(order):
+                    break
+                k = order[n_begun]
+                n_begun += 1
+                users[g] = k
+                at[g] = starts[k]
+                until[g] = starts[k + 1]
+                gather_padded(item_rows, items[offsets[k] : offsets[k + 1]], width, q[g * room :])
+                for f in range(d):
+                    p[own + f] = user_rows[k, f]
+                    h[own + f] = dense[f]
+                b[g] = dense[d]
+            n = min(n, until[g] - at[g])
+            n_left += until[g] - at[g]
+        if n_left == 0:
+            break
+        for s in range(n):
+            for g in range(SIDE_BY_SIDE):
+                rows[g] = g * room + np.int64(samples[np.uint64(at[g] + s)]) * width
+                multiply(p, h, g * width, q, rows[g], width, products)
+            add_up_four(products, width, d, sums)
+            for g in range(SIDE_BY_SIDE):
+                y = sums[g] + b[g]
+                error = (y if squared else sigmoid(y)) - targets[np.uint64(at[g] + s)]
+                move = learning_rate * error
+                step(p, h, g * width, q, rows[g], width, move, keep)
+                b[g] -= move
+        if n > 0:
+            for g in range(SIDE_BY_SIDE):
+                at[g] += n
+            continue
+        # Fewer users are left than there are places: they finish one after the other.
+        for g in range(SIDE_BY_SIDE):
+            for s in range(at[g], until[g]):
+                row = g * room + np.int64(samples[s]) * width
+                multiply(p, h, g * width, q, row, width, products)
+                y = add_up(products, g * width, d) + b[g]
+                move = learning_rate * ((y if squared else sigmoid(y)) - targets[s])
+                step(p, h, g * width, q, row, width, move, keep)
+                b[g] -= move
+            at[g] = until[g]

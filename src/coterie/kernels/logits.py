@@ -25,6 +25,7 @@ from coterie.kernels.lanes import (
     store,
     store_integers,
     store_sums,
+    where_positive,
 )
 from coterie.kernels.quantise import LIMIT, SCALE32, quantise
 from coterie.kernels.sums import FINE, OUT_OF_RANGE
@@ -45,10 +46,19 @@ def gather_padded(table: Floats, items: Ints, width: Integer, q: Floats) -> None
     d = table.shape[1]
     whole = d - d % LANES
     flat = table.reshape(-1)
+    # The last lanes of a row are followed by those of the next one, which this mask leaves out.
+    own_lanes = np.zeros(LANES, np.float32)
+    own_lanes[: d - whole] = ONE
+    mask = load(own_lanes, 0)
     for r in range(len(items)):
         row = np.int64(items[r]) * d
         for f in range(0, whole, LANES):
             store(q, r * width + f, load(flat, row + f))
+        if whole == d:
+            continue
+        if row + whole + LANES <= len(flat):
+            store(q, r * width + whole, where_positive(mask, load(flat, row + whole)))
+            continue
         for f in range(whole, d):
             q[r * width + f] = flat[row + f]
         for f in range(d, width):
@@ -145,6 +155,13 @@ def quantise_rows(
         for f in range(0, whole, LANES):
             change = difference(load(q, r * width + f), load(flat, row + f))
             store_integers(out, r * d + f, fixed_point(product(change, scale)))
+        at = row + whole
+        into = r * d + whole
+        if whole < d and max(at - len(flat), into - len(out)) + LANES <= 0:
+            # The last of these lanes are noise, which the next rows overwrite.
+            change = difference(load(q, r * width + whole), load(flat, at))
+            store_integers(out, into, fixed_point(product(change, scale)))
+            continue
         for f in range(whole, d):
             out[r * d + f] = quantise((q[r * width + f] - flat[row + f]) * per_unit)
 

@@ -58,7 +58,8 @@ class FederationSettings(PrivacySettings):
     """Defence against hostile clients: none; bounds on what a client sends, from all clients of the
     round; bounds, and extremes of each component trimmed; or bounds, and extreme sums over groups
     of clients left out. Compares updates in the clear: only groups goes with secure aggregation,
-    without bounds, and none with epsilon."""
+    without bounds, and none with epsilon. trimmed halves the accuracy of fcf and fedmvmf, and costs
+    fedfast much of it."""
     clip: float = Field(0.3, gt=0)
     """Under a privacy budget: the largest L2 norm of an update; longer ones are shortened. For
     algorithms whose clients send updates of a model."""

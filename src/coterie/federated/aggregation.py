@@ -32,7 +32,14 @@ from coterie.federated.federation import (
 from coterie.federated.nodes import client_columns
 from coterie.federated.robust.defence import defended, defended_sums, is_defended
 from coterie.federated.secagg.session import SessionSlot
-from coterie.federated.validation import FAULTS, NOT_OF_THE_COHORT, Expected, Reply, validate
+from coterie.federated.validation import (
+    FAULTS,
+    NOT_OF_THE_COHORT,
+    Expected,
+    Reply,
+    are_among,
+    validate,
+)
 from coterie.federated.wire import message_size, reply_sizes, sizes_of_replies
 from coterie.types import Ints, Longs, Message, Sizes
 
@@ -163,7 +170,7 @@ def _one_chunk(
 
 def accepted_private_state(reply: Reply, accepted: Ints) -> tuple[Ints, PrivateState]:
     """The part of a reply's private state that belongs to accepted clients."""
-    good = np.isin(reply.selected, accepted)
+    good = are_among(reply.selected, accepted)
     rows = {name: column[good] for name, column in reply.private_state.items()}
     return reply.selected[good], rows
 

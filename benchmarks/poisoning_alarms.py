@@ -1,11 +1,12 @@
 """Which attacks a server's watch sees, and when. Prints JSON lines.
 
     python benchmarks/poisoning_alarms.py --seeds 3
+    python benchmarks/poisoning_alarms.py --robust bounded --share 0.05 --attacks none takeover
 
 One line for each run: dataset, algorithm, attack ("none" without attackers), seed, the first round
 with an alarm about the target, alarms about other items, the first round in which ER@10 of the
 target is 0.05 or more, ER@10 at the end, and the time of the watch. The watch is that of `coterie
-serve`; clients are simulated, 1 % of the users attack. ER@10 is without the popularity prior; it is
+serve`; clients are simulated, and 1 % of the users attack without a defence. ER@10 is without the popularity prior; it is
 computed after each of the first 30 rounds, and after every fifth of the others.
 """
 
@@ -44,15 +45,22 @@ def main() -> None:
     parser.add_argument("--dataset", default="ml-100k")
     parser.add_argument("--algorithms", nargs="*", default=("fedfast", "fedavg", "fcf", "pfpl+"))
     parser.add_argument("--attacks", nargs="*", default=("none", "pieck", "boost", "pipattack"))
+    parser.add_argument("--robust", default="none")
+    parser.add_argument("--share", type=float, default=0.01)
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=10**6, help="At most so many rounds.")
     given = parser.parse_args()
     for seed in range(given.seeds):
         for name in given.algorithms:
-            values = {"algorithm": name, "dataset": given.dataset, "seed": seed}
+            values = {
+                "algorithm": name,
+                "dataset": given.dataset,
+                "seed": seed,
+                "robust": given.robust,
+            }
             ready = prepare(Experiment.of(values), None, SILENT)
             for attack_name in given.attacks:
-                line = watched(ready, attack_name, given.rounds)
+                line = watched(ready, attack_name, given.share, given.rounds)
                 print(json.dumps(line), flush=True)
 
 
@@ -70,12 +78,12 @@ class AlarmLog(Progress):
         return [n for n, text in self.lines if text.startswith(f"alarm: {subject}:")]
 
 
-def watched(ready: Prepared, attack_name: str, most_rounds: int) -> JsonObject:
-    """One run with a watch."""
+def watched(ready: Prepared, attack_name: str, share: float, most_rounds: int) -> JsonObject:
+    """One run with a watch, of which this share of the users attack."""
     choice = ready.experiment.choice
     honest = algorithm(choice.algorithm).train
     assert isinstance(honest, Federation)
-    colluders = Colluders.of(ready.training, share=0.01, seed=choice.seed)
+    colluders = Colluders.of(ready.training, share=share, seed=choice.seed)
     federation = honest
     if attack_name != NO_ATTACK:
         federation = poisoned(honest, attack(attack_name), colluders)
@@ -106,7 +114,9 @@ def watched(ready: Prepared, attack_name: str, most_rounds: int) -> JsonObject:
     return {
         "dataset": choice.dataset,
         "algorithm": choice.algorithm,
+        "robust": settings.robust,
         "attack": attack_name,
+        "share": share,
         "seed": choice.seed,
         "rounds": n,
         "first alarm": target[0] if target else None,

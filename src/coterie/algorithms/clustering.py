@@ -150,7 +150,8 @@ def draw_users(present: Bools, n: int, seed: int, t: int) -> Ints:
     They are those that `draw` has for one cluster. No label is needed for every user.
     """
     n_present = int(np.count_nonzero(present))
-    n = min(n, n_present)
+    if n >= n_present:
+        return np.flatnonzero(present).astype(np.int32)
     key = streams.key(seed, "sampling", t)
     drawn = _lowest_of_all(present, key, float(_share(n, n_present)), n)
     return drawn if len(drawn) == n else _lowest_of_all(present, key, 1.0, n)

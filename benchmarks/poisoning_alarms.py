@@ -6,8 +6,9 @@
 One line for each run: dataset, algorithm, attack ("none" without attackers), seed, the first round
 with an alarm about the target, alarms about other items, the first round in which ER@10 of the
 target is 0.05 or more, ER@10 at the end, and the time of the watch. The watch is that of `coterie
-serve`; clients are simulated, and 1 % of the users attack without a defence. ER@10 is without the popularity prior; it is
-computed after each of the first 30 rounds, and after every fifth of the others.
+serve`; clients are simulated, and 1 % of the users attack without a defence. ER@10 is without the
+popularity prior; it is computed after each of the first 30 rounds, and after every fifth of the
+others.
 """
 
 from __future__ import annotations

@@ -2,7 +2,8 @@
 
 An item is conspicuous if its exposure is at least LEAST, and FACTOR times that of one of the last
 WINDOW rounds. While a model forms, many items rise: the first SETTLING rounds are no baseline. The
-numbers were chosen on MovieLens-100K, where clean runs raise no alarm (docs/poisoning.md).
+numbers were chosen on MovieLens-100K, where clean runs raise no alarm, and that of the first rounds
+on MovieLens-1M as well (docs/poisoning.md).
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from coterie.types import Doubles
 LEAST = 0.3
 FACTOR = 30.0
 WINDOW = 4
-SETTLING = 5
+SETTLING = 15
 CALM = LEAST / 2
 """Exposure below which an item is no longer conspicuous."""
 

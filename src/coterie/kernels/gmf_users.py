@@ -105,6 +105,91 @@ def most_samples_first(starts: Longs, first: Integer, order: Longs) -> None:
         below = least
 
 
+@helper
+def copy_in(
+    g: Integer,
+    user_row: Floats,
+    item_rows: Floats,
+    touched: Ints,
+    dense: Floats,
+    width: Integer,
+    room: Integer,
+    q: Floats,
+    p: Floats,
+    h: Floats,
+    b: Floats,
+) -> None:
+    """Put what a user starts from into place g."""
+    gather_padded(item_rows, touched, width, q[g * room :])
+    for f in range(len(user_row)):
+        p[g * width + f] = user_row[f]
+        h[g * width + f] = dense[f]
+    b[g] = dense[len(user_row)]
+
+
+@helper
+def train_side_by_side(
+    n: Integer,
+    at: Longs,
+    samples: Ints,
+    targets: Floats,
+    squared: bool,
+    learning_rate: Real,
+    keep: Real,
+    d: Integer,
+    width: Integer,
+    room: Integer,
+    q: Floats,
+    p: Floats,
+    h: Floats,
+    b: Floats,
+    products: Floats,
+) -> None:
+    """The next n samples of the users in all four places."""
+    sums = np.empty(SIDE_BY_SIDE, np.float32)
+    rows = np.empty(SIDE_BY_SIDE, np.int64)
+    for s in range(n):
+        for g in range(SIDE_BY_SIDE):
+            rows[g] = g * room + np.int64(samples[np.uint64(at[g] + s)]) * width
+            multiply(p, h, g * width, q, rows[g], width, products)
+        add_up_four(products, width, d, sums)
+        for g in range(SIDE_BY_SIDE):
+            y = sums[g] + b[g]
+            error = (y if squared else sigmoid(y)) - targets[np.uint64(at[g] + s)]
+            move = learning_rate * error
+            step(p, h, g * width, q, rows[g], width, move, keep)
+            b[g] -= move
+    for g in range(SIDE_BY_SIDE):
+        at[g] += n
+
+
+@helper
+def train_alone(
+    g: Integer,
+    samples: Ints,
+    targets: Floats,
+    squared: bool,
+    learning_rate: Real,
+    keep: Real,
+    d: Integer,
+    width: Integer,
+    room: Integer,
+    q: Floats,
+    p: Floats,
+    h: Floats,
+    b: Floats,
+    products: Floats,
+) -> None:
+    """All these samples of the user in place g."""
+    for s in range(len(samples)):
+        row = g * room + np.int64(samples[s]) * width
+        multiply(p, h, g * width, q, row, width, products)
+        y = add_up(products, g * width, d) + b[g]
+        move = learning_rate * ((y if squared else sigmoid(y)) - targets[s])
+        step(p, h, g * width, q, row, width, move, keep)
+        b[g] -= move
+
+
 @kernel(
     types.void(
         readonly(int64),
@@ -161,8 +246,6 @@ def train(
     h = np.zeros_like(p)
     b = np.empty(SIDE_BY_SIDE, np.float32)
     products = np.empty_like(p)
-    sums = np.empty(SIDE_BY_SIDE, np.float32)
-    rows = np.empty(SIDE_BY_SIDE, np.int64)
     users = np.empty(SIDE_BY_SIDE, np.int64)
     at = np.empty(SIDE_BY_SIDE, np.int64)
     until = np.empty(SIDE_BY_SIDE, np.int64)
@@ -196,37 +279,47 @@ def train(
                 users[g] = k
                 at[g] = starts[k]
                 until[g] = starts[k + 1]
-                gather_padded(item_rows, items[offsets[k] : offsets[k + 1]], width, q[g * room :])
-                for f in range(d):
-                    p[own + f] = user_rows[k, f]
-                    h[own + f] = dense[f]
-                b[g] = dense[d]
+                touched = items[offsets[k] : offsets[k + 1]]
+                copy_in(g, user_rows[k], item_rows, touched, dense, width, room, q, p, h, b)
             n = min(n, until[g] - at[g])
             n_left += until[g] - at[g]
         if n_left == 0:
             break
-        for s in range(n):
-            for g in range(SIDE_BY_SIDE):
-                rows[g] = g * room + np.int64(samples[np.uint64(at[g] + s)]) * width
-                multiply(p, h, g * width, q, rows[g], width, products)
-            add_up_four(products, width, d, sums)
-            for g in range(SIDE_BY_SIDE):
-                y = sums[g] + b[g]
-                error = (y if squared else sigmoid(y)) - targets[np.uint64(at[g] + s)]
-                move = learning_rate * error
-                step(p, h, g * width, q, rows[g], width, move, keep)
-                b[g] -= move
         if n > 0:
-            for g in range(SIDE_BY_SIDE):
-                at[g] += n
+            train_side_by_side(
+                n,
+                at,
+                samples,
+                targets,
+                squared,
+                learning_rate,
+                keep,
+                d,
+                width,
+                room,
+                q,
+                p,
+                h,
+                b,
+                products,
+            )
             continue
         # Fewer users are left than there are places: they finish one after the other.
         for g in range(SIDE_BY_SIDE):
-            for s in range(at[g], until[g]):
-                row = g * room + np.int64(samples[s]) * width
-                multiply(p, h, g * width, q, row, width, products)
-                y = add_up(products, g * width, d) + b[g]
-                move = learning_rate * ((y if squared else sigmoid(y)) - targets[s])
-                step(p, h, g * width, q, row, width, move, keep)
-                b[g] -= move
+            train_alone(
+                g,
+                samples[at[g] : until[g]],
+                targets[at[g] : until[g]],
+                squared,
+                learning_rate,
+                keep,
+                d,
+                width,
+                room,
+                q,
+                p,
+                h,
+                b,
+                products,
+            )
             at[g] = until[g]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,10 @@ SECOND_TOWERS = ("sttfedrec-clsm", "fl-clsm")
 OF_ALL_ALGORITHMS = ("tests", "federated", "secagg", "deployment", "baselines")
 """Folders whose tests run for every algorithm."""
 
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    # A shell starts programs in the background with Ctrl-C ignored, and those inherit it that the
+    # tests start and interrupt.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 REPRESENTATIVES = {
     "test_a_server_that_dies_resumes": ("settings1-", "settings8-", "settings13-"),

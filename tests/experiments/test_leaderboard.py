@@ -105,6 +105,19 @@ def test_an_algorithm_can_be_left_out(measured: tuple[Leaderboard, Path]) -> Non
     assert {one.algorithm: one.reason for one in board.left_out}["ease"] == NOT_WANTED
 
 
+def test_algorithms_that_train_on_a_gpu_are_named(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    request = replace(SMALL, algorithms=("popular", "ease", "fedease"), gpu=("ease",))
+    if not torch.cuda.is_available():
+        with pytest.raises(ConfigError, match="PyTorch finds no GPU"):
+            leaderboard(request, tmp_path, given=TEXTLESS)
+        return
+    board = leaderboard(request, tmp_path, given=TEXTLESS)
+    settings = {entry.algorithm: entry.settings for entry in board.entries}
+    assert settings["ease"]["device"] == "cuda"
+    assert "device" not in settings["fedease"]
+
+
 def test_a_second_run_trains_nothing(measured: tuple[Leaderboard, Path]) -> None:
     board, cells = measured
     before = {path: path.stat().st_mtime_ns for path in cells.rglob("result.json")}
@@ -125,6 +138,8 @@ def test_wrong_requests_are_refused() -> None:
         leaderboard(LeaderboardRequest(dataset="synthetic", algorithms=("fedal",)))
     with pytest.raises(UnknownName, match=r"(?s)fedals.*--without|--without.*fedals"):
         leaderboard(LeaderboardRequest(dataset="synthetic", without=("fedal",)))
+    with pytest.raises(ConfigError, match=r"--gpu is 'als', .*expected one of .*lightgcn"):
+        leaderboard(LeaderboardRequest(dataset="synthetic", gpu=("als",)))
     with pytest.raises(ConfigError, match="trials is 0; expected at least 1"):
         leaderboard(LeaderboardRequest(dataset="synthetic", trials=0))
     with pytest.raises(ConfigError, match="no algorithm can learn from synthetic"):

@@ -63,6 +63,15 @@ def leaderboard(
             show_default="none",
         ),
     ] = None,
+    gpu: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--gpu",
+            metavar="NAME",
+            help="Algorithm to train on a GPU. Repeat for more.",
+            show_default="none",
+        ),
+    ] = None,
     quick: Annotated[
         bool,
         typer.Option(
@@ -137,6 +146,7 @@ def leaderboard(
             dataset=dataset,
             algorithms=tuple(only or ()),
             without=tuple(without or ()),
+            gpu=tuple(gpu or ()),
             protocol=protocol,
             trials=trials or (QUICK_TRIALS if quick else TRIALS),
             seeds=seeds or (QUICK_SEEDS if quick else SEEDS),

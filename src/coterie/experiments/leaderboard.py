@@ -19,6 +19,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from statistics import mean
 
+from coterie.algorithms.local.batched import find_device
 from coterie.algorithms.registry import algorithm, names
 from coterie.core.progress import SILENT, Progress
 from coterie.data.interactions import Interactions
@@ -57,6 +58,8 @@ class LeaderboardRequest:
     """Names; all algorithms if there are none."""
     without: tuple[str, ...] = ()
     """Names of algorithms that are left out, such as those that would take days."""
+    gpu: tuple[str, ...] = ()
+    """Names of algorithms that train on a GPU."""
     protocol: str = PROTOCOL
     trials: int = 10
     seeds: int = 3
@@ -237,10 +240,14 @@ def _shared(request: LeaderboardRequest) -> JsonObject:
 
 
 def _untuned(request: LeaderboardRequest, name: str) -> JsonObject:
-    """The defaults of an algorithm's file, for all settings that an earlier search has changed."""
+    """The defaults of an algorithm's file, for all settings that an earlier search has changed.
+
+    And the hardware that trains it, if that is not the processor.
+    """
     defaults = algorithm(name).settings.of({})
     earlier = tuned_settings(request.dataset, name)
-    return {key: getattr(defaults, key) for key in earlier}
+    hardware = {"device": "cuda"} if name in request.gpu else {}
+    return {key: getattr(defaults, key) for key in earlier} | hardware
 
 
 def _experiment(request: LeaderboardRequest, name: str) -> Experiment:
@@ -397,12 +404,40 @@ def _trial(trial: CellResult) -> SearchTrial:
 
 
 def _check(request: LeaderboardRequest) -> None:
-    for option, given in (("--only", request.algorithms), ("--without", request.without)):
+    for option, given in (
+        ("--only", request.algorithms),
+        ("--without", request.without),
+        ("--gpu", request.gpu),
+    ):
         for name in given:
             if name not in names():
                 raise UnknownName("algorithm", name, names(), f" in {option}")
+    _check_gpu(request.gpu)
     for option, value in (("trials", request.trials), ("seeds", request.seeds)):
         if value < 1:
             raise ConfigError(
                 f"{option} is {value}; expected at least 1. Change it with --{option} N."
             )
+
+
+def _check_gpu(wanted: Sequence[str]) -> None:
+    """Refuse algorithms that cannot train on a GPU, and any of them where there is none."""
+    able = [name for name in names() if "device" in algorithm(name).settings.model_fields]
+    for name in wanted:
+        if name not in able:
+            raise ConfigError(
+                f"--gpu is {name!r}, which cannot train on a GPU; expected one of "
+                f"{', '.join(able)}. Leave it out, and it trains on the processor."
+            )
+    if wanted:
+        _find_gpu()
+
+
+def _find_gpu() -> None:
+    try:
+        find_device("cuda")
+    except ConfigError:
+        raise ConfigError(
+            "--gpu is given, but PyTorch finds no GPU here; expected one. "
+            "Leave --gpu out, or install a PyTorch made for your GPU."
+        ) from None

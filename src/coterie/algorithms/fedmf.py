@@ -308,7 +308,8 @@ def descend(
 def single_pass(world: World[FedMF], message: Message, node: NodeData) -> SinglePass | None:
     """The same sums, without rows of zeros."""
     updates, private_state = gradients(world, message, node)
-    if np.abs(updates.item_rows.astype(np.int64)).max(initial=0) >= TOO_LARGE:
+    rows = updates.item_rows
+    if rows.min(initial=0) <= -TOO_LARGE or rows.max(initial=0) >= TOO_LARGE:
         return None
     n_rows: Longs = np.diff(updates.offsets)
     if world.settings.updates == "full":

@@ -188,7 +188,7 @@ def all_tables(runs: Runs) -> str:
         "HR@10 / ER@10 of honest users, means over the seeds that were run; `loo-50`. `none` in",
         "the column of attacks is the run without attackers. Bold: HR@10 lower by more than 0.01",
         "than without attackers under the same defence, or ER@10 above 0.01. Empty: not run, or",
-        "the attack does not apply. See [](poisoning.md).\n",
+        "the attack does not apply. See [what poisoned updates do](poisoning.md).\n",
     ]
     for dataset, title in DATASETS.items():
         for share in shares_of(runs, dataset):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -11,7 +11,7 @@ import pytest
 from coterie.attacks.poisoning import Colluders, attack
 from coterie.attacks.poisoning.measures import measure, target_ranks, thirds
 from coterie.attacks.poisoning.replay import Outcome, attack_prepared
-from coterie.attacks.poisoning.report import page, rows
+from coterie.attacks.poisoning.report import NOT_SELECTED, notes, page, rows
 from coterie.core.progress import SILENT
 from coterie.errors import ConfigError
 from coterie.experiments.config import Experiment
@@ -124,6 +124,13 @@ def test_an_outcome_is_a_table_and_a_page():
     assert table[0][0] == "HR@10"
     assert table[0][1] == f"{found.clean.hr:.4f}"
     assert "least active, attacked" in page(found)
+
+
+def test_an_attack_that_never_happened_says_so():
+    found = outcome(prepared("fedavg", rounds=3), "free-rider", share=0.05)
+    assert found.selected[1] > 0
+    assert NOT_SELECTED not in notes(found)
+    assert notes(replace(found, selected=(0, 0)))[0] == NOT_SELECTED
 
 
 def test_centralised_runs_have_no_clients():

@@ -47,9 +47,29 @@ def test_settings_of_the_run_can_be_changed(coterie: Command, attacked_run: Path
     assert json.loads(done.out)["selected"] == {"clean": 1, "attacked": 1}
 
 
+def test_what_was_changed_is_in_the_report_of_another_folder(
+    coterie: Command, attacked_run: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "defended"
+    arguments = ["attack", attacked_run, "--set", "robust=bounded", "--set", "rounds=2"]
+    done = coterie(*arguments, "--out", out)
+    assert done.code == 0, done.err
+    assert "Settings that differ from the run's: robust=bounded, rounds=2." in done.out
+    found = json.loads((out / "attack.json").read_text())
+    assert (found["changes"], found["steps"]) == ({"robust": "bounded", "rounds": 2}, 2)
+    assert "is not empty; expected a new folder" in coterie(*arguments, "--out", out).error
+
+
 @pytest.mark.parametrize(
     ("arguments", "error"),
     [
+        (["--set", "dataset=ml-1m"], "setting 'dataset' is 'ml-1m'; expected that of the run"),
+        (["--set", "algorithm=fcf"], "setting 'algorithm' is 'fcf'; expected that of the run"),
+        (["--seed", "-1"], "the seed of the attackers is -1; expected 0 or more"),
+        (
+            ["-a", "pieck", "--set", "amplitude=4"],
+            "setting 'amplitude' is of the attack noise, and the attack is pieck; expected one of",
+        ),
         (["--attack", "nois"], "unknown attack 'nois'. Did you mean 'noise'?"),
         (["--share", "1.5"], "the share of attackers is 1.5; expected more than 0"),
         (["--target", "none such"], "unknown item 'none such' in --target."),

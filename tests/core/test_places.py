@@ -103,6 +103,14 @@ def test_brackets_in_a_label_are_no_markup(monkeypatch: pytest.MonkeyPatch) -> N
     assert console.export_text().strip() == "[red]a[/red] file [0]"
 
 
+def test_a_fingerprint_has_no_emoji(capsys: pytest.CaptureFixture[str]) -> None:
+    screen.ScreenProgress().log("SHA-256 1A:CD:9A:AB:00")
+    screen.show_table(["key"], [["1A:CD:9A:AB:00"]])
+    captured = capsys.readouterr()
+    assert "1A:CD:9A:AB:00" in captured.err
+    assert "1A:CD:9A:AB:00" in captured.out
+
+
 def test_brackets_in_a_table_are_no_markup(capsys: pytest.CaptureFixture[str]) -> None:
     screen.show_table(
         ["item", "text"], [["1", "Alien [Director's cut]"], ["2", "[bold]x[/nonsense]"]]

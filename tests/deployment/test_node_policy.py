@@ -58,7 +58,17 @@ def test_a_file_has_the_rules(tmp_path):
     [
         ("algorithm: [fcf]", ConfigError, "unknown setting 'algorithm'. Did you mean 'algorithms'"),
         ("algorithms: [fcv]", UnknownName, r"fcv.* in .*policy\.yaml"),
-        ("smallest_group: 2", ConfigError, r"'smallest_group' is 2; .*Change it in .*policy\.yaml"),
+        ("smallest_group: 2", ConfigError, r"policy\.yaml: .*'smallest_group' is 2; .*Change it"),
+        (
+            "algorithms: fcf",
+            ConfigError,
+            r"'algorithms' is 'fcf'; expected a list, such as \[fcf\]",
+        ),
+        (
+            "",
+            ConfigError,
+            r"policy\.yaml: is empty; expected keys and values such as 'rollbacks: 3'",
+        ),
         ("epsilon_limit: 0", ConfigError, "'epsilon_limit' is 0"),
         ("questions_an_hour: yes", ConfigError, "'questions_an_hour' is True"),
         ("- fcf", ConfigError, "is a list"),

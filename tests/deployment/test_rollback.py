@@ -33,6 +33,7 @@ from coterie.deployment.rollback_log import RollbackLog
 from coterie.deployment.server_commits import read_commit, snapshot_folder, snapshot_rounds
 from coterie.deployment.server_config import ServerConfig
 from coterie.deployment.snapshot_plan import SnapshotPlan
+from coterie.deployment.traffic import read_status
 from coterie.deployment.transfer import approve
 from coterie.engines.local import LocalEngine
 from coterie.errors import PolicyError, RunError, UnknownName
@@ -288,6 +289,31 @@ def test_a_run_returns_to_its_last_committed_round(few_people, tmp_path):
     assert roll_back(tmp_path, n, ["2"]).undone == 0
     point = serve(tmp_path, terms, AbsentNodes(paths))
     assert equals(point, paths, simulated(terms, few_people, since(n)))
+
+
+def test_a_node_whose_policy_does_not_follow_is_named(few_people, tmp_path):
+    terms, paths = begun("fcf", few_people, tmp_path)
+    serve_until(tmp_path, terms, AbsentNodes(paths, stops=7))
+    with closing(NodeStore.open(paths[0])) as store:
+        put_policy(store, NodePolicy(rollbacks=0))
+    roll_back(tmp_path, 4, ["2"])
+    serve_until(tmp_path, terms, AbsentNodes(paths, stops=6))
+    status = json.loads((tmp_path / "status.json").read_text())
+    assert status["silent"] == ["0"]
+    refusal = status["last_refused"]["a roll-back that the node's policy does not follow"]
+    assert refusal.startswith("node 0, ")
+    assert ": its policy follows 0 roll-backs of a run, and this one has 1; expected" in refusal
+
+
+def test_a_rollback_clears_alarms_about_undone_rounds(few_people, tmp_path):
+    terms, paths = begun("fcf", few_people, tmp_path)
+    serve_until(tmp_path, terms, AbsentNodes(paths, stops=7))
+    before = read_status(tmp_path) | {"alarms": {"node 2": "too long"}, "alarms_raised": {"n": 1}}
+    run_folder.write_text(tmp_path, "status.json", json.dumps(before))
+    roll_back(tmp_path, 4, ["2"])
+    status = read_status(tmp_path)
+    assert (status["rollbacks"], status["quarantined"]) == ([4], ["2"])
+    assert (status["alarms"], status["alarms_raised"]) == ({}, {"n": 1})
 
 
 def stop() -> bool:
@@ -612,7 +638,8 @@ def test_the_command(few_people, tmp_path):
     assert (record["round"], record["undone"], record["without"]) == (4, 3, ["2"])
     assert record["is_done"]
     status = CliRunner().invoke(app, ["status", str(tmp_path)]).output
-    assert "rolled back to round 4 without 2; resume with coterie serve" in status
+    assert "rolled back to round 4 without 2; go on with the same coterie serve" in status
+    assert "Roll-backs of this run: 1. Nodes follow as many as `rollbacks` of their" in text
 
 
 def test_mistakes_are_one_line(few_people, tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -44,6 +45,15 @@ def attack(
             help="Setting of the attack, such as amplitude=4, or of the run. Repeat for more.",
         ),
     ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out",
+            "-o",
+            help="New folder of attack.html and attack.json.",
+            show_default="the run folder, where those of an earlier attack are replaced",
+        ),
+    ] = None,
     quiet: QuietOption = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -57,13 +67,15 @@ def attack(
 
     coterie attack runs/fedfast-ml-100k-1 --attack pieck --share 0.01
 
-    Writes attack.html and attack.json into the run folder.
+    coterie attack runs/fedfast-ml-100k-1 --attack pieck --set robust=bounded --out defended
     """
     from coterie.attacks.poisoning import report
     from coterie.attacks.poisoning.replay import attack_run
     from coterie.cli.screen import progress_for, show_table
     from coterie.experiments.config import parse_assignments
+    from coterie.experiments.run_folder import new_folder, refuse_occupied
 
+    refuse_occupied(out)
     outcome = attack_run(
         folder,
         name,
@@ -73,7 +85,8 @@ def attack(
         settings=parse_assignments(set_ or []),
         progress=progress_for(silent=quiet or as_json),
     )
-    report.save(outcome, folder)
+    place = folder if out is None else new_folder(out, "attack")
+    report.save(outcome, place)
     if as_json:
         say(json.dumps(outcome.as_json(), allow_nan=False))
         return
@@ -82,4 +95,4 @@ def attack(
         return
     for line in report.notes(outcome):
         say(line)
-    say(f"report: {folder / 'attack.html'}")
+    say(f"report: {place / 'attack.html'}")

@@ -199,14 +199,18 @@ def rollback(
     coterie federation rollback runs/fcf-federation-1 --round 40 --without mallory
     """
     from coterie.deployment.rollback import nodes_left, roll_back
+    from coterie.deployment.rollback_log import RollbackLog
     from coterie.deployment.server_folder import read_json
 
     done = roll_back(folder, to, without)
     names = ", ".join(done.without)
     say(
         f"Rolled back to round {done.round:,}; rounds undone: {done.undone:,}. Quarantined in this "
-        f"run: {names}. Start the server again: coterie serve --config FILE --out {folder}"
+        f"run: {names}. Start the server again with the same coterie serve as before, "
+        f"--out {folder}"
     )
+    n = len(RollbackLog.read(folder).rounds)
+    say(f"Roll-backs of this run: {n}. Nodes follow as many as `rollbacks` of their policies says.")
     left = nodes_left(folder)
     least = read_json(folder, "service.json").get("least_nodes", 1)
     if left < least:

@@ -29,8 +29,9 @@ from coterie.report.table import table_width
 
 WIDEST = 100
 
-out = Console(highlight=False)
-err = Console(stderr=True, highlight=False)
+# No emoji: rich would put one in place of `:cd:` in a fingerprint.
+out = Console(highlight=False, emoji=False)
+err = Console(stderr=True, highlight=False, emoji=False)
 
 
 class TimeLeft(ProgressColumn):
@@ -145,4 +146,4 @@ def show_table(
     if out.is_terminal or width <= out.width:
         out.print(table)
     else:
-        Console(highlight=False, width=width).print(table)
+        Console(highlight=False, emoji=False, width=width).print(table)

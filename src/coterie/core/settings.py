@@ -44,6 +44,10 @@ OTHER_WORDS: dict[str, tuple[str, ...]] = {
 word, the first that the algorithm has is meant."""
 
 
+LIST_EXPECTED = ("list_type", "tuple_type")
+"""Pydantic's names of the fault that one value stands where a list is expected."""
+
+
 class DataSize(NamedTuple):
     """What everybody in a federation knows about the data."""
 
@@ -143,6 +147,8 @@ def _first(group: type[Settings], error: ValidationError) -> str:
         return f"unknown setting {key!r}. {hint(key, group.model_fields)}"
     rule = fault["msg"].removeprefix("Value error, ")
     rule = rule[0].lower() + rule[1:]
+    if fault["type"] in LIST_EXPECTED:
+        rule = f"expected a list, such as [{fault['input']}]"
     help_text = group.model_fields[key].description if key in group.model_fields else None
     about = f" ({' '.join(help_text.split()).split('. ')[0].rstrip('.')})" if help_text else ""
     return (

@@ -54,7 +54,14 @@ class JsonMessage:
         try:
             return cast(Self, _adapter(cls).validate_json(text, strict=True))  # type: ignore[arg-type]
         except ValueError as error:
-            raise Malformed(f"not a valid {cls.__name__}: {str(error)[:200]}") from None
+            raise Malformed(f"not a valid {cls.__name__}: {_first_fault(error)}") from None
+
+
+def _first_fault(error: ValueError) -> str:
+    """The field and the rule of the first fault, of Pydantic's lines about all."""
+    lines = [line.strip() for line in str(error).splitlines()[1:3]]
+    text = " ".join(line for line in lines if not line.startswith("For further information"))
+    return text.partition(" [type=")[0][:200]
 
 
 @cache
@@ -117,6 +124,8 @@ class Roster(JsonMessage):
     """The users' public keys, by which others know them in secure aggregation (`secagg`)."""
     rollbacks: int = 0
     """How many roll-backs of the run the node knows."""
+    most_rollbacks: int | None = None
+    """How many of them its policy follows; None if the node does not say."""
     snapshots: list[int] = field(default_factory=list)
     """The rounds of which the node has the private state of its users."""
     unchanged_since: int = 0

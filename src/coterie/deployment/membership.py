@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from coterie.algorithms.registry import algorithm
+from coterie.core.counted import counted
 from coterie.deployment.enrolment import EnrolledUsers, FederationTerms, Roster
 from coterie.deployment.hosting import FOREIGN_USER, Hosting, describe_claim
 from coterie.deployment.node_limits import NodeLimits
@@ -38,6 +39,7 @@ PATIENCE = 2.0
 ENROL_SECONDS = 10.0
 """Time for the roster of a node that joins a running federation: others wait for it."""
 NO_SNAPSHOT = "no snapshot of the round that the run returned to"
+NOT_FOLLOWED = "a roll-back that the node's policy does not follow"
 OTHER_SIGNING_KEY = "user with another signing key"
 """Why users of a roster do not take part, in the counts of refusals."""
 NOTHING: Mapping[str, str] = {}
@@ -226,10 +228,20 @@ class Membership:
         self._prepare_preambles(rosters if self.members is before else self.enrolled, forgotten)
 
     def _can_follow(self, name: str, roster: Roster) -> bool:
-        """Whether a node has the private state of the round that the run returned to.
+        """Whether a node follows the roll-backs of the run, and has the private state to do so.
 
         Another state would change the model, so a node without it stays out.
         """
+        n = len(self.log.rounds)
+        if roster.most_rollbacks is not None and roster.rollbacks < n > roster.most_rollbacks:
+            self.traffic.refuse(
+                NOT_FOLLOWED,
+                name,
+                detail=f"its policy follows {counted(roster.most_rollbacks, 'roll-back')} of a "
+                f"run, and this one has {n:,}; expected no more. Its users take no part. Ask its "
+                "owner to raise `rollbacks` in its policy, or begin a new run",
+            )
+            return False
         to = min(self.log.rounds[roster.rollbacks :], default=None)
         stored = algorithm(self.terms.experiment.choice.algorithm).state.private
         if to is None or not stored:

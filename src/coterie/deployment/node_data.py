@@ -13,6 +13,7 @@ from coterie.data.filters import apply_ratings
 from coterie.data.interactions import Interactions, canonical_order
 from coterie.data.splits import Split
 from coterie.deployment.enrolment import FederationTerms, Roster, UserIndices
+from coterie.deployment.node_policy import policy_of
 from coterie.deployment.node_private_store import FORGOTTEN, PERMITS, NodeStore
 from coterie.deployment.node_snapshots import known_rollbacks, reached
 from coterie.errors import ConfigError, DataError
@@ -51,6 +52,7 @@ def roster_of(terms: FederationTerms, store: NodeStore) -> Roster:
         store.held_list(PERMITS) if is_member else [],
         [one.public.hex() for one in store.identities(users)] if uses_secagg(terms) else [],
         len(known_rollbacks(store)) if is_member else 0,
+        policy_of(store).rollbacks if is_member else None,
         store.snapshot_rounds() if is_member else [],
         max(reached(store), 0) if is_member else 0,
     )

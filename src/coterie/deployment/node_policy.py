@@ -65,10 +65,12 @@ class NodePolicy(Settings):
 def read_policy(path: Path) -> NodePolicy:
     """The policy in a YAML file; errors say to change that file."""
     try:
-        policy = NodePolicy.of(read_file(str(path)))
+        values = read_file(str(path), "rollbacks: 3")
+        policy = NodePolicy.of(values)
     except ConfigError as error:
         hint = r"Change it with --set \w+=VALUE\."
-        raise ConfigError(f"{path}: {re.sub(hint, f'Change it in {path}.', str(error))}") from None
+        why = re.sub(hint, "Change it there.", str(error)).removeprefix(f"{path}: ")
+        raise ConfigError(f"{path}: {why}") from None
     for name in policy.algorithms:
         if name not in names():
             raise UnknownName("algorithm", name, names(), f" in {path}")

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,6 +25,9 @@ OTHER_TYPES = ("ssh-", "ecdsa-", "sk-")
 MOST_BYTES = 1 << 13
 """A file has 200 bytes, or 350 with a signature."""
 REPLACES = "replaces="
+LONGEST_NAME = 60
+"""Characters, so that a name and its ending are a valid file name everywhere."""
+NODE_NAME = re.compile(rf"\w[\w.-]{{0,{LONGEST_NAME - 1}}}")
 SIGNED_TEXT = "coterie replaces a node's key\n"
 """Precedes what is signed, so that a signature means nothing anywhere else."""
 
@@ -119,7 +123,10 @@ def _not_a_key(path: Path, found: str) -> DataError:
 
 
 def refuse_node_name(name: str) -> None:
-    if not name or any(c in name for c in "/\\") or name.startswith(".") or not name.isprintable():
+    """A node's name is that of a file, and an argument of commands."""
+    if not NODE_NAME.fullmatch(name):
         raise ConfigError(
-            f"the node's name is {name!r}; expected a valid file name. Choose another."
+            f"the node's name is {name[:80]!r}, of {len(name):,} characters; expected 1 to "
+            f"{LONGEST_NAME} letters, digits, '.', '_' and '-', the first a letter, a digit or "
+            "'_'. Choose another."
         )

@@ -13,6 +13,7 @@ from collections.abc import Collection, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
+from coterie.core.printable import one_line
 from coterie.deployment.enrolment import FederationTerms
 from coterie.deployment.hosting import read_hosts
 from coterie.deployment.rollback_log import Rollback, RollbackLog
@@ -25,7 +26,7 @@ from coterie.deployment.server_commits import (
 from coterie.deployment.server_folder import read_message
 from coterie.deployment.server_status import STOPPED, is_served
 from coterie.deployment.traffic import STATUS, read_status
-from coterie.errors import RunError, UnknownName
+from coterie.errors import CoterieError, RunError, UnknownName
 from coterie.experiments import run_folder
 from coterie.federated.settings import federation_settings
 
@@ -68,8 +69,13 @@ def complete(folder: Path) -> None:
     status = {key: value for key, value in before.items() if key not in OF_ROUND} | {
         "state": STOPPED,
         "round": rollback.round,
+        "rollbacks": log.rounds,
+        "quarantined": sorted(log.quarantined),
+        # They are about the undone rounds, or about nodes that are left out. What is still wrong
+        # raises an alarm again.
+        "alarms": {},
         "note": f"rolled back to round {rollback.round:,} without {', '.join(rollback.without)}; "
-        f"resume with coterie serve --config FILE --out {folder}",
+        f"go on with the same coterie serve as before, --out {folder}",
     }
     run_folder.write_text(folder, STATUS, json.dumps(status, allow_nan=False) + "\n")
     log.done().write(folder)
@@ -91,8 +97,7 @@ def _described(folder: Path, terms: FederationTerms, n: int, without: Sequence[s
     history = last[0].history
     available = snapshot_rounds(folder)
     if n in available:
-        # It must be readable before anything changes.
-        read_commit(snapshot_folder(folder, n), terms)
+        _refuse_damaged(folder, n, terms)
     elif n != history.round:
         raise _no_snapshot(folder, n, [*available, history.round])
     return Rollback(
@@ -103,6 +108,17 @@ def _described(folder: Path, terms: FederationTerms, n: int, without: Sequence[s
         getpass.getuser(),
         [line for line in history.curve if line["round"] > n],
     )
+
+
+def _refuse_damaged(folder: Path, n: int, terms: FederationTerms) -> None:
+    """A snapshot must be readable before anything changes."""
+    try:
+        read_commit(snapshot_folder(folder, n), terms)
+    except CoterieError as error:
+        raise RunError(
+            f"the snapshot of round {n:,} cannot be used ({one_line(error)}); expected the files "
+            "that the server wrote. Choose another --round."
+        ) from None
 
 
 def _refuse_other_folder(folder: Path) -> None:

@@ -342,8 +342,8 @@ def as_yaml(values: Mapping[str, object]) -> str:
     return yaml.safe_dump(dict(values), sort_keys=False) if "\x85" in text else text
 
 
-def read_file(path: str) -> JsonObject:
-    """Flat keys of a YAML experiment file."""
+def read_file(path: str, example: str = "algorithm: gmf") -> JsonObject:
+    """Flat keys of a YAML file; `example` is one of them."""
     import yaml
 
     try:
@@ -360,10 +360,8 @@ def read_file(path: str) -> JsonObject:
         why = one_line(" ".join(str(error).split())).removeprefix(f"{path}: ")
         raise ConfigError(f"{path}: is not YAML ({why[:200]}). Fix it.") from None
     if not isinstance(values, dict):
-        raise ConfigError(
-            f"{path}: is a {type(values).__name__}; "
-            "expected keys and values such as 'algorithm: gmf'. Fix it."
-        )
+        found = "is empty" if values is None else f"is a {type(values).__name__}"
+        raise ConfigError(f"{path}: {found}; expected keys and values such as {example!r}. Fix it.")
     return {str(k): v for k, v in values.items()}
 
 

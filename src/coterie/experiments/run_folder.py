@@ -354,9 +354,12 @@ def read_config(folder: Path) -> JsonObject:
 
     def load(path: Path) -> JsonObject:
         try:
-            return dict(parse_yaml(read_text(path, MOST_YAML_BYTES)))
+            values = parse_yaml(read_text(path, MOST_YAML_BYTES))
         except YAMLError as error:
             raise ValueError(" ".join(str(error).split())) from None
+        if not isinstance(values, dict):
+            raise ValueError("it has no settings")
+        return values
 
     return _read(folder, "config.yaml", load)
 
@@ -486,7 +489,7 @@ def _read(folder: Path, name: str, load: Callable[[Path], Loaded]) -> Loaded:
     except FileNotFoundError:
         names = {path.name for path in folder.iterdir()}
         unfinished = "config.yaml" in names and not names & {"result.json", "terms.json"}
-        remedy = _remedy(folder)
+        remedy = _remedy(folder, name)
         if unfinished:
             remedy = f"Wait if it is still training; otherwise resume it: coterie resume {folder}"
         expected = "a run on one machine" if "terms.json" in names else "a finished run"
@@ -506,10 +509,10 @@ def _read(folder: Path, name: str, load: Callable[[Path], Loaded]) -> Loaded:
         CoterieError,
     ) as error:
         why = one_line(error).removeprefix(f"{folder / name}: ")
-        raise RunError(f"{folder / name} cannot be read ({why}). {_remedy(folder)}") from None
+        raise RunError(f"{folder / name} cannot be read ({why}). {_remedy(folder, name)}") from None
 
 
-def _remedy(folder: Path) -> str:
+def _remedy(folder: Path, name: str) -> str:
     if (folder / "terms.json").exists():
         return (
             "It belongs to a federation, whose users are on nodes: there, use coterie recommend "
@@ -517,6 +520,8 @@ def _remedy(folder: Path) -> str:
         )
     if not (folder / "config.yaml").exists():
         return "Name the folder that `coterie run` printed."
+    if name == "config.yaml":
+        return "Make the run again: coterie run ALGORITHM."
     return f"Run it again: coterie run {folder}/config.yaml"
 
 

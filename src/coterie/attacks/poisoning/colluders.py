@@ -53,6 +53,13 @@ class Colluders:
         )
 
 
+def check_seed(seed: int) -> None:
+    if seed < 0:
+        raise ConfigError(
+            f"the seed of the attackers is {seed}; expected 0 or more. Change it with --seed 0."
+        )
+
+
 def check_share(share: float) -> None:
     if not 0 < share < 1:
         raise ConfigError(

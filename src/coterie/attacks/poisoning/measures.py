@@ -38,7 +38,7 @@ class Measures:
     target_rank: float
     """Median rank of the target among all items that a user has not seen; 1 is the best."""
     hr_by_group: dict[str, float]
-    """HR@10 by activity."""
+    """HR@10 by activity, of the groups that have users."""
 
     def as_json(self) -> JsonObject:
         return asdict(self)
@@ -63,8 +63,9 @@ def measure(
         exposure=float((ranks <= K).mean()) if len(ranks) else 0.0,
         target_rank=float(np.median(ranks)) if len(ranks) else 0.0,
         hr_by_group={
-            name: float(hits[members].mean()) if members.any() else 0.0
+            name: float(hits[members].mean())
             for name, members in zip(GROUPS, thirds(lengths), strict=True)
+            if members.any()
         },
     )
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from coterie import kernels
 from coterie.algorithms.registry import algorithm
-from coterie.attacks.poisoning.colluders import Colluders, check_share
+from coterie.attacks.poisoning.colluders import Colluders, check_seed, check_share
 from coterie.attacks.poisoning.contract import PoisoningAttack
 from coterie.attacks.poisoning.federation import poisoned
 from coterie.attacks.poisoning.measures import Measures, measure
@@ -32,6 +32,9 @@ from coterie.federated.trainer import Context
 from coterie.models.popularity_prior import recommender
 from coterie.types import Ints, JsonObject
 
+HELD = ("algorithm", "dataset")
+"""Settings without which a run is another one."""
+
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
@@ -40,6 +43,8 @@ class Replayed:
     measures: Measures
     selected: int
     """How often a colluder was selected."""
+    steps: int
+    """Rounds, or epochs of FPL, that were replayed."""
     refused: Counter[str]
     """Updates of all clients that were refused, by reason."""
 
@@ -81,25 +86,43 @@ def attack_run(
     `target`: id of an item; a cold item by default. `settings`: of the attack, or of the run.
     """
     check_share(share)
-    of_attack, of_run = split_settings(name, settings or {})
+    check_seed(seed)
+    of_attack, changes = split_settings(name, settings or {})
     chosen = attack(name, of_attack)
-    experiment = Experiment.of(read_settings(folder) | of_run)
-    ready = prepare(experiment, data, progress)
+    before = read_settings(folder)
+    refuse_changes(name, changes, before)
+    ready = prepare(Experiment.of(before | changes), data, progress)
     outcome = attack_prepared(
         ready, chosen, share=share, target=target, seed=seed, progress=progress
     )
-    return replace(outcome, about={"run": str(folder)} | outcome.about)
+    return replace(outcome, about={"run": str(folder), "changes": changes} | outcome.about)
 
 
-def split_settings(
-    name: str, settings: Mapping[str, object]
-) -> tuple[dict[str, object], dict[str, object]]:
+def split_settings(name: str, settings: Mapping[str, object]) -> tuple[JsonObject, JsonObject]:
     """Settings of the attack, and changes of the run's own settings."""
     if name not in ATTACKS:
         raise UnknownName("attack", name, ATTACKS)
     own = ATTACKS[name].settings.model_fields
     of_attack = {key: value for key, value in settings.items() if key in own}
     return of_attack, {key: value for key, value in settings.items() if key not in own}
+
+
+def refuse_changes(name: str, changes: JsonObject, before: JsonObject) -> None:
+    """Reject another algorithm or dataset, and settings of another attack."""
+    for key in HELD:
+        if key in changes:
+            raise ConfigError(
+                f"setting {key!r} is {changes[key]!r}; expected that of the run, {before[key]!r}. "
+                "Attack another run: coterie run ALGORITHM --dataset NAME."
+            )
+    for key in changes.keys() - before.keys():
+        owners = [other for other in ATTACKS if key in ATTACKS[other].settings.model_fields]
+        if owners:
+            own = ", ".join(ATTACKS[name].settings.model_fields)
+            raise ConfigError(
+                f"setting {key!r} is of the attack {' or '.join(owners)}, and the attack is "
+                f"{name}; expected one of {own}, or a setting of the run. Leave it out."
+            )
 
 
 def attack_prepared(
@@ -122,10 +145,11 @@ def attack_prepared(
     item = None if target is None else item_index(ready, target)
     colluders = Colluders.of(ready.training, share=share, target=item, seed=seed)
     # Attacked first: an attack that is refused costs no training.
-    attacked = replay(ready, poisoned(federation, chosen, colluders), colluders, progress)
-    clean = replay(ready, federation, colluders, progress)
+    bad = poisoned(federation, chosen, colluders)
+    attacked = replay(ready, bad, colluders, progress, "with attackers")
+    clean = replay(ready, federation, colluders, progress, "without attackers")
     return Outcome(
-        about=describe(ready, chosen, colluders, share),
+        about=describe(ready, chosen, colluders, share) | {"steps": attacked.steps},
         clean=clean.measures,
         attacked=attacked.measures,
         selected=(clean.selected, attacked.selected),
@@ -165,6 +189,7 @@ def replay(
     federation: AnyFederation,
     colluders: Colluders,
     progress: Progress = SILENT,
+    label: str = "",
 ) -> Replayed:
     """All steps of the run on nodes in this process. Patience does not stop it."""
     experiment = ready.experiment
@@ -181,7 +206,7 @@ def replay(
     total = work.n_steps(algorithm(name).steps(settings))
     selected = 0
     refused: Counter[str] = Counter()
-    with progress.task(f"Replaying {name}", total) as advance:
+    with progress.task(f"Replaying {name} {label}".rstrip(), total) as advance:
         for n in range(1, total + 1):
             state, costs = work.step(state, n)
             selected += times_selected(costs.users, colluders)
@@ -191,7 +216,7 @@ def replay(
     prior, _ = popularity_prior(experiment, ready.training)
     model = recommender(work.model(state), prior)
     measures = measure(model, ready.parts, ready.candidates, colluders.users, colluders.target)
-    return Replayed(measures, selected, refused)
+    return Replayed(measures, selected, total, refused)
 
 
 def times_selected(users: Ints, colluders: Colluders) -> int:

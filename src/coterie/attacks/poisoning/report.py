@@ -6,14 +6,19 @@ import json
 from html import escape
 from pathlib import Path
 
-from coterie.attacks.poisoning.measures import GROUPS, K
+from coterie.attacks.poisoning.measures import K
 from coterie.attacks.poisoning.replay import Outcome
+from coterie.core.counted import counted
 from coterie.experiments.run_folder import write_text
 from coterie.report.dots import DotPanel, DotRow, dot_plot
 from coterie.report.parts import captioned, document, html_table, list_of
 
 HEADER = ["", "clean", "attacked", "change"]
 NO_DEFENCE = "The run has no defence; federations have robust=bounded by default."
+NOT_SELECTED = (
+    "No attacker was selected in any round, so that there was no attack, and the figures say "
+    "nothing about it. Raise --share, or the rounds with --set rounds=N."
+)
 
 
 def rows(outcome: Outcome) -> list[list[str]]:
@@ -26,8 +31,7 @@ def rows(outcome: Outcome) -> list[list[str]]:
         _line(f"ER@{K} of the target", clean.exposure, attacked.exposure),
         _line("median rank of the target", clean.target_rank, attacked.target_rank, digits=0),
     ]
-    for group in GROUPS:
-        before = clean.hr_by_group[group]
+    for group, before in clean.hr_by_group.items():
         lines.append(_line(f"HR@{K}, {group}", before, attacked.hr_by_group[group]))
     return [*lines, _line("times an attacker was selected", *outcome.selected, digits=0)]
 
@@ -52,11 +56,15 @@ def title(outcome: Outcome) -> str:
 def notes(outcome: Outcome) -> list[str]:
     """How to read the figures."""
     about = outcome.about
+    changes = ", ".join(f"{key}={value}" for key, value in about.get("changes", {}).items())
     lines = [
+        *([] if outcome.selected[1] else [NOT_SELECTED]),
+        f"Steps of training: {about['steps']:,}. Share of attackers: {about['share']:g}, seed "
+        f"{about['seed']}. Settings that differ from the run's: {changes or 'none'}.",
         NO_DEFENCE if about["robust"] == "none" else f"Defence: robust={about['robust']}.",
         f"All figures are of honest users. The target is item {about['target']}, with "
-        f"{about['target_interactions']:,} training interactions. ER@{K} is the share of users "
-        f"without the target in training who have it among their {K} best items.",
+        f"{counted(about['target_interactions'], 'training interaction')}. ER@{K} is the share of "
+        f"users without the target in training who have it among their {K} best items.",
         "Activity: thirds of the honest users, by the length of their history.",
     ]
     if outcome.refused:
@@ -88,8 +96,8 @@ def page(outcome: Outcome) -> str:
 def figure(outcome: Outcome) -> str:
     """HR@10 by activity, without and with the attack."""
     dots = []
-    for group in GROUPS:
-        dots.append(DotRow(label=f"{group}, clean", ours=outcome.clean.hr_by_group[group]))
+    for group, before in outcome.clean.hr_by_group.items():
+        dots.append(DotRow(label=f"{group}, clean", ours=before))
         dots.append(DotRow(label=f"{group}, attacked", ours=outcome.attacked.hr_by_group[group]))
     panel = DotPanel(title="honest users by activity", rows=tuple(dots))
     drawn = dot_plot([panel], f"HR@{K}", f"HR@{K} by activity", "mean over users")
@@ -97,7 +105,7 @@ def figure(outcome: Outcome) -> str:
 
 
 def save(outcome: Outcome, folder: Path) -> None:
-    """Write attack.json and attack.html into the run folder."""
+    """Write attack.json and attack.html into a folder."""
     text = json.dumps(outcome.as_json(), indent=2, allow_nan=False)
     write_text(folder, "attack.json", text + "\n")
     write_text(folder, "attack.html", page(outcome))

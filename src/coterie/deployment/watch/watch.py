@@ -18,6 +18,7 @@ from coterie.deployment.watch.alarms import Alarms
 from coterie.deployment.watch.exposure import item_tables, mean_exposure
 from coterie.deployment.watch.exposure_shifts import CALM, ExposureShifts
 from coterie.deployment.watch.long_updates import HIGH, RECENT, LongUpdates
+from coterie.deployment.watch.norms import FEWEST_NODES
 from coterie.deployment.watch.row_lengths import LEAD, leader
 from coterie.federated.federation import AnyFederation, AnyWorld
 from coterie.types import JsonObject
@@ -30,6 +31,9 @@ EXPOSURE = "exposure of an item"
 ROW = "row of an item"
 NORM = "norm of a node"
 NOT_AVAILABLE = "not available: secure aggregation ({}) hides single updates"
+TOO_FEW_NODES = (
+    f"not available: fewer than {FEWEST_NODES} nodes sent updates, too few to compare them"
+)
 
 
 @dataclass(slots=True)
@@ -98,7 +102,7 @@ class Watch:
             }
         largest = sorted(self.norms.items(), key=lambda entry: -entry[1])[:MOST_NODES]
         norms = {name: round(times, 3) for name, times in largest}
-        return self.alarms.as_json() | {"norms_by_node": norms}
+        return self.alarms.as_json() | {"norms_by_node": norms or TOO_FEW_NODES}
 
     def _raise(self, kind: str, subject: str, text: str) -> None:
         if self.alarms.raise_once(kind, subject, text):

@@ -116,6 +116,7 @@ def test_messages_hold_updates_and_no_names(name, bare, tmp_path):  # noqa: F811
             for unused in ("forgotten", "permits", "signing_keys", "snapshots"):
                 assert roster.pop(unused) == []
             assert (roster.pop("rollbacks"), roster.pop("unchanged_since")) == (0, 0)
+            assert roster.pop("most_rollbacks") is None
             assert set(roster) == {"users", "learning", "positives"}
     for update in nodes.updates():
         assert set(update.arrays) <= set(DTYPES)

@@ -103,7 +103,7 @@ def test_a_roster_holds_user_ids_and_totals_only(people, tmp_path):
     assert (roster.forgotten, roster.permits, roster.signing_keys) == ([], [], [])
     assert (roster.rollbacks, roster.snapshots, roster.unchanged_since) == (0, [], 0)
     fields = {"users", "learning", "positives", "forgotten", "permits", "signing_keys"}
-    fields |= {"rollbacks", "snapshots", "unchanged_since"}
+    fields |= {"rollbacks", "most_rollbacks", "snapshots", "unchanged_since"}
     assert set(roster.__dataclass_fields__) == fields
     held_out = int((people.rows.counts > 1).sum())
     assert roster.positives == len(people) - held_out

@@ -1,4 +1,4 @@
-"""Large blocks go back to the system, whatever was freed before; threads share one heap."""
+"""Large blocks go back to the system, or stay; threads share one heap."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ LIBC = """
 import ctypes
 import tempfile
 import threading
-from coterie.core.heap import LARGE_BLOCK, keep_heap_compact, return_free_memory
+from coterie.core.heap import (
+    LARGE_BLOCK, keep_heap_compact, keep_large_blocks, return_free_memory
+)
 
 class Info(ctypes.Structure):
     names = "arena ordblks smblks hblks hblkhd usmblks fsmblks uordblks fordblks keepcost"
@@ -34,6 +36,13 @@ blocks = [bytearray(LARGE_BLOCK) for _ in range(20)]
 print(libc.mallinfo2().hblkhd - before)
 """
 """Prints the bytes that large blocks add to the blocks outside the heap. A gap takes a few."""
+KEPT = """
+before = libc.mallinfo2().arena
+block = bytearray(64 << 20)
+del block
+print(libc.mallinfo2().arena - before)
+"""
+"""Prints by how many bytes the heap has grown for a large block that is freed."""
 HEAPS = """
 blocks = []
 barrier = threading.Barrier(4)
@@ -82,6 +91,13 @@ def printed(call: str, script: str) -> int:
 def test_large_blocks_are_returned_when_freed():
     assert printed("keep_heap_compact()", MAPPED) >= 15 * 128 * 1024
     assert printed("", MAPPED) == 0, "glibc does so by itself now: coterie.core.heap is not needed"
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="for glibc's malloc")
+def test_large_blocks_are_kept_in_training():
+    assert printed("keep_large_blocks()", KEPT) >= 64 << 20
+    assert printed("", KEPT) < 1 << 20
+    assert printed("keep_large_blocks(); keep_heap_compact()", KEPT) < 1 << 20
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="for glibc's malloc")

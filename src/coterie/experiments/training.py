@@ -12,6 +12,7 @@ import numpy as np
 from coterie import kernels
 from coterie.algorithms.algorithm import Algorithm
 from coterie.algorithms.registry import algorithm
+from coterie.core.heap import keep_large_blocks
 from coterie.core.progress import Progress
 from coterie.core.settings import Settings
 from coterie.data.interactions import Interactions
@@ -86,6 +87,7 @@ def train(
     from, `reuse` puts the weights of another run into the initial state, and rounds are written to
     the log.
     """
+    keep_large_blocks()
     chosen = algorithm(experiment.choice.algorithm)
     course = experiment.course
     if course.patience and evaluator.part != "validation":

@@ -16,6 +16,7 @@ from coterie.attacks.poisoning.contract import PoisoningAttack
 from coterie.attacks.poisoning.federation import poisoned
 from coterie.attacks.poisoning.measures import Measures, measure
 from coterie.attacks.poisoning.registry import ATTACKS, attack
+from coterie.core.heap import keep_large_blocks
 from coterie.core.progress import SILENT, Progress
 from coterie.data.interactions import Interactions
 from coterie.engines import select
@@ -192,6 +193,7 @@ def replay(
     label: str = "",
 ) -> Replayed:
     """All steps of the run on nodes in this process. Patience does not stop it."""
+    keep_large_blocks()
     experiment = ready.experiment
     name = experiment.choice.algorithm
     settings = federation_settings(experiment.settings).model_copy(update={"engine": "local"})

@@ -131,6 +131,14 @@ def test_nodes_are_added_and_revoked(keys: Path):
         certificates.revoke(keys, "bob")
 
 
+def test_a_key_with_a_name_of_earlier_rules_is_revoked(keys: Path, tmp_path: Path):
+    make_key(tmp_path, "eve")
+    certificates.add(keys, "eve", tmp_path / "eve.pub")
+    earlier = (keys / "nodes" / "eve.pub").rename(keys / "nodes" / "eve of earlier.pub")
+    certificates.revoke(keys, "eve of earlier")
+    assert not earlier.exists()
+
+
 @pytest.mark.parametrize("name", ["", "a/b", ".hidden", "../server", "a b", "''", "n" * 61])
 def test_node_names_are_file_names(keys: Path, name: str):
     public_key = key_of(keys, "ann").with_suffix(".pub")

@@ -48,7 +48,8 @@ def keep_large_blocks() -> None:
     By itself it asks the system for every block of more than 32 MB, which clears each page, and
     gives it back when it is freed. A round of training needs arrays as large as those of the round
     before: on MovieLens-1M this saves 2 to 17 % of a round's processor time, and 26 % of FCF's with
-    bounds. The peak of memory stays the same. Other C libraries stay as they are.
+    bounds. Peaks of memory stayed the same in runs without defences. Other C libraries stay as they
+    are.
     """
     if platform.libc_ver()[0] == "glibc":
         libc = ctypes.CDLL(None)

@@ -172,12 +172,14 @@ def _authority(folder: Path) -> Issuer:
 
 
 def _public_key_file(folder: Path, name: str) -> Path:
-    refuse_node_name(name)
     path = folder / "nodes" / f"{name}.pub"
-    if not path.exists():
-        known = ", ".join(sorted(pub.stem for pub in (folder / "nodes").glob("*.pub"))) or "none"
+    known = sorted(pub.stem for pub in (folder / "nodes").glob("*.pub"))
+    # A key that was admitted can always be revoked, whatever names were valid then.
+    if name not in known:
+        refuse_node_name(name)
         raise RunError(
-            f"{path} does not exist; expected an admitted node ({known}). Check the name."
+            f"{path} does not exist; expected an admitted node ({', '.join(known) or 'none'}). "
+            "Check the name."
         )
     return path
 
